@@ -227,7 +227,7 @@ impl Forward {
     /// Called before a piece of the answer, or its end, goes to the client. Records the provider state that the answer has
     /// created.
     pub(crate) fn record_state(&mut self, sessions: &StateRegistry, end: bool) {
-        if self.is_translated() {
+        if matches!(self.outlet, Outlet::Translate(_)) {
             // The client does not get the names of the provider's state, so no request can name it.
             return;
         }
@@ -289,7 +289,9 @@ impl Forward {
     /// Ends the request: records the provider state that the answer has created, settles the request, and closes its line in the
     /// access log.
     pub(crate) fn finish(&mut self, sessions: &StateRegistry, log: &mut LogEntry) {
-        self.client.record_rest(sessions, &self.attempts, &self.meter);
+        if !self.is_translated() {
+            self.client.record_rest(sessions, &self.attempts, &self.meter);
+        }
         self.close(log);
         self.client.close(self.meter.is_complete());
     }

@@ -24,7 +24,7 @@ fn say(weir: &Weir, key: &str) {
     }
 }
 
-fn told(weir: &Weir, words: &[&str]) -> Result<String, String> {
+fn query_result(weir: &Weir, words: &[&str]) -> Result<String, String> {
     let done = weir.cli(words, &[]);
     let (out, error) = (
         String::from_utf8(done.stdout).unwrap(),
@@ -39,7 +39,7 @@ fn ids(lines: &str) -> Vec<String> {
 }
 
 fn query(weir: &Weir, filter: &[&str]) -> Vec<String> {
-    ids(&told(weir, &[&["log", "query", "--json"], filter].concat()).unwrap())
+    ids(&query_result(weir, &[&["log", "query", "--json"], filter].concat()).unwrap())
 }
 
 /// Two nodes with a store each, and one log: each has half of the rows from nowhere but the log's home.
@@ -75,8 +75,11 @@ fn is_whole(nodes: &[Weir; 2]) {
     ] {
         assert_eq!(query(weir, &filter).len(), expected, "{filter:?}");
     }
-    assert_eq!(ids(&told(weir, &["log", "export", "--format", "jsonl"]).unwrap()), all);
-    let csv = told(weir, &["log", "export", "--format", "csv"]).unwrap();
+    assert_eq!(
+        ids(&query_result(weir, &["log", "export", "--format", "jsonl"]).unwrap()),
+        all
+    );
+    let csv = query_result(weir, &["log", "export", "--format", "csv"]).unwrap();
     let column = csv
         .lines()
         .skip(1)
@@ -114,11 +117,11 @@ fn rows_of_two_nodes_are_read_together_from_postgres_and_never_with_a_gap() {
     server.down();
     for words in [vec!["log", "query"], vec!["log", "export", "--format", "csv"]] {
         // Its processes end one by one.
-        let error = wait_for("postgres to be away", || told(&nodes[0], &words).err());
+        let error = wait_for("postgres to be away", || query_result(&nodes[0], &words).err());
         assert!(error.contains("the log backend cannot be read"), "{error}");
     }
     server.up();
     wait_until("postgres to be read again", || {
-        told(&nodes[0], &["log", "query"]).is_ok()
+        query_result(&nodes[0], &["log", "query"]).is_ok()
     });
 }

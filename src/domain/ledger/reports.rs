@@ -410,7 +410,7 @@ mod tests {
         }
     }
 
-    fn told(quota: Option<i64>, reset: QuotaReset, spent: i64) -> Value {
+    fn report_json(quota: Option<i64>, reset: QuotaReset, spent: i64) -> Value {
         let terms = KeyTerms {
             quota: quota.map(|dollars| NanoUsd::from_nanos(dollars * 1_000_000_000)),
             reset,
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_quota_is_told_in_cents_with_its_period() {
-        let monthly = told(Some(500), QuotaReset::Monthly, 410);
+        let monthly = report_json(Some(500), QuotaReset::Monthly, 410);
         assert_eq!(
             monthly,
             json!({
@@ -439,12 +439,12 @@ mod tests {
             (QuotaReset::Weekly, "weekly", json!("2026-11-23T00:00:00.000Z")),
             (QuotaReset::None, "total", Value::Null),
         ] {
-            let limit = &told(Some(1), reset, 0)["limits"][0];
+            let limit = &report_json(Some(1), reset, 0)["limits"][0];
             assert_eq!((&limit["group"], &limit["resets_at"]), (&json!(group), &resets_at));
         }
         for (spent, severity) in [(74, "normal"), (75, "warning"), (95, "critical"), (200, "critical")] {
             assert_eq!(
-                told(Some(100), QuotaReset::Daily, spent)["limits"][0]["severity"],
+                report_json(Some(100), QuotaReset::Daily, spent)["limits"][0]["severity"],
                 severity
             );
         }
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn without_a_quota_only_what_was_spent_is_told() {
-        let unlimited = told(None, QuotaReset::None, 12);
+        let unlimited = report_json(None, QuotaReset::None, 12);
         let of = json!({ "limit": null, "used_credits": 1200, "utilization": null });
         assert_eq!(unlimited["limits"], json!([]));
         let extra = &unlimited["extra_usage"];
@@ -486,7 +486,7 @@ mod tests {
             sum(20_000, 2, "n", 20),
             sum(20_001, 1, "n", 300),
         ];
-        let told = |by| {
+        let report_json = |by| {
             let mut report = UsageReport::default();
             report.add_lines(&sums, by);
             report.add_total(&sums);
@@ -496,10 +496,10 @@ mod tests {
                 .map(|(name, sums)| format!("{name} {}", sums.cost_nano_usd.nanos()))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(told(SplitBy::Day), ["2024-10-04 21", "2024-10-05 300"]);
-        assert_eq!(told(SplitBy::Model), ["m 1", "n 320"]);
+        assert_eq!(report_json(SplitBy::Day), ["2024-10-04 21", "2024-10-05 300"]);
+        assert_eq!(report_json(SplitBy::Model), ["m 1", "n 320"]);
         assert_eq!(
-            told(SplitBy::Key),
+            report_json(SplitBy::Key),
             ["key_0000000000000001 301", "key_0000000000000002 20"]
         );
     }
@@ -553,7 +553,7 @@ mod tests {
             SplitBy::Model,
         );
         costs.add(&[of_model(10, "a", 4)], SplitBy::Model);
-        let told = |most| {
+        let report_json = |most| {
             let lines = costs.most_expensive(most).into_iter();
             lines
                 .map(|(name, costs)| (name.map(str::to_owned), costs.into_owned()))
@@ -561,12 +561,12 @@ mod tests {
         };
         let name = |name: &str| Some(name.to_owned());
         let [b, a] = [(name("b"), nanos(&[0, 30, 0])), (name("a"), nanos(&[5, 0, 2]))];
-        assert_eq!(told(2), [b.clone(), a.clone(), (None, nanos(&[0, 0, 2]))]);
+        assert_eq!(report_json(2), [b.clone(), a.clone(), (None, nanos(&[0, 0, 2]))]);
         assert_eq!(
-            told(4),
+            report_json(4),
             [b, a, (name("c"), nanos(&[0, 0, 1])), (name("d"), nanos(&[0, 0, 1]))]
         );
-        assert_eq!(told(0), [(None, nanos(&[5, 30, 4]))]);
+        assert_eq!(report_json(0), [(None, nanos(&[5, 30, 4]))]);
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn read(text: &str) -> ParsedSettings<File> {
     parse_settings("a.toml", text, Path::new("/etc/weir"))
 }
 
-fn told(text: &str) -> Vec<String> {
+fn fault_texts(text: &str) -> Vec<String> {
     read(text).errors.iter().map(ToString::to_string).collect()
 }
 
@@ -101,7 +101,7 @@ fn told(text: &str) -> Vec<String> {
 fn every_unknown_key_wrong_value_and_missing_key_is_told_once_and_the_rest_is_read() {
     let text = "name = 5\nlimit = \"x\"\nlmit = 3\n[[list]]\nsize = -1\n[[list]]\nmodel = \"m\"\nsise = 2\nsize = 7\n[part.p]\nmodel = true\nsize = 1\n";
     assert_eq!(
-        told(text),
+        fault_texts(text),
         [
             "a.toml:1: key `name`: expected a string, found an integer: quote it",
             "a.toml:2: key `limit`: expected a whole number, found a string",
@@ -126,23 +126,23 @@ fn a_file_with_nothing_but_what_it_has_to_has_defaults() {
     assert_eq!((file.wait, file.mode, file.limit), (Duration::from_millis(5), 1, None));
     assert_eq!((file.both.least, file.both.most, file.names.len()), (1, 2, 2));
     assert_eq!((file.maybe, file.with, file.more.on), (None, None, true));
-    assert_eq!(told("name = \"x\""), [""; 0]);
+    assert_eq!(fault_texts("name = \"x\""), [""; 0]);
 }
 
 #[test]
 fn what_is_missing_under_a_name_like_it_is_told_once() {
     assert_eq!(
-        told("nam = \"x\""),
+        fault_texts("nam = \"x\""),
         ["a.toml:1: key `nam` is unknown, did you mean `name`?"]
     );
-    assert_eq!(told(""), ["a.toml: key `name` is missing"]);
-    let far = told("name = \"x\"\n[more]\nqqqqqqqq = 1");
+    assert_eq!(fault_texts(""), ["a.toml: key `name` is missing"]);
+    let far = fault_texts("name = \"x\"\n[more]\nqqqqqqqq = 1");
     assert_eq!(far, ["a.toml:3: key `more.qqqqqqqq` is unknown, valid here: on"]);
 }
 
 #[test]
 fn what_keys_say_together_is_judged_where_each_of_them_could_be_read() {
-    let file = |lines: &str| told(&format!("name = \"x\"\n{lines}"));
+    let file = |lines: &str| fault_texts(&format!("name = \"x\"\n{lines}"));
     assert_eq!(file("least = 5"), ["a.toml: key `most`: less than least"]);
     assert_eq!(file("least = 5\nmost = 4"), ["a.toml:3: key `most`: less than least"]);
     for wrong in ["most = \"x\"\nleast = 5", "most = 99\nleast = 5", "mst = 7\nleast = 5"] {
@@ -152,8 +152,8 @@ fn what_keys_say_together_is_judged_where_each_of_them_could_be_read() {
 
 #[test]
 fn a_table_without_the_key_that_it_needs_is_off_and_still_read() {
-    assert_eq!(told("name = \"x\"\n[with]\nsize = 4"), [""; 0]);
-    let wrong = told("name = \"x\"\n[with]\nsize = 10\nmodl = \"m\"");
+    assert_eq!(fault_texts("name = \"x\"\n[with]\nsize = 4"), [""; 0]);
+    let wrong = fault_texts("name = \"x\"\n[with]\nsize = 10\nmodl = \"m\"");
     assert_eq!(
         wrong,
         [
@@ -176,7 +176,7 @@ fn no_text_of_the_file_is_repeated() {
         "more = \"canary\"",
         "wait_ms = canary",
     ] {
-        let told = told(&format!("name = \"x\"\n{line}"));
+        let told = fault_texts(&format!("name = \"x\"\n{line}"));
         assert_eq!(told.len(), 1, "{line}: {told:?}");
         assert!(
             told[0].starts_with("a.toml:2: ") && !told[0].contains("canary"),
@@ -184,7 +184,7 @@ fn no_text_of_the_file_is_repeated() {
         );
     }
     assert_eq!(
-        told("name = \"x\"\nmode = \"canary\""),
+        fault_texts("name = \"x\"\nmode = \"canary\""),
         ["a.toml:2: key `mode`: no such mode, give one, two or three"]
     );
 }

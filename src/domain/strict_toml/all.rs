@@ -322,7 +322,7 @@ mod tests {
         size: Option<u32>,
     }
 
-    fn told(text: &str) -> Vec<String> {
+    fn fault_texts(text: &str) -> Vec<String> {
         let parsed = parse_all::<File>("a.toml", text);
         parsed.errors.iter().map(ToString::to_string).collect()
     }
@@ -331,7 +331,7 @@ mod tests {
     fn every_unknown_key_wrong_type_and_missing_key_is_told_once_and_the_rest_is_read() {
         let text = "name = 5\nlimit = \"x\"\nlmit = 3\n[[list]]\nsize = -1\n[[list]]\nmodel = \"m\"\nsise = 2\nsize = 7\n[part.p]\nmodel = true\nsize = 1\n";
         assert_eq!(
-            told(text),
+            fault_texts(text),
             [
                 "a.toml:1: key `name`: expected a string, found integer: quote it",
                 "a.toml:2: key `limit`: expected u64, found string",
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn every_line_that_is_no_toml_is_told() {
-        let lines: Vec<String> = told("name = \nlimit = 1\n= 3\n");
+        let lines: Vec<String> = fault_texts("name = \nlimit = 1\n= 3\n");
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(
             lines[0].starts_with("a.toml:1: ") && lines[1].starts_with("a.toml:3: "),
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_file_full_of_faults_ends() {
         let text: String = (0..500).map(|number| format!("unknown{number} = 1\n")).collect();
-        assert_eq!(told(&text).len(), FAULTS_MAX);
+        assert_eq!(fault_texts(&text).len(), FAULTS_MAX);
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl SessionStore for Slow {
 }
 
 /// One name of each of several answers.
-fn told(sessions: &StateRegistry, ids: std::ops::Range<usize>) -> PendingWrites {
+fn record_states(sessions: &StateRegistry, ids: std::ops::Range<usize>) -> PendingWrites {
     let names = PendingWrites::default();
     ids.for_each(|id| sessions.record(state(id), &served_by(), &names));
     names
@@ -140,13 +140,13 @@ async fn an_answers_end_waits_until_what_it_has_made_is_written() {
     let (_stop, stopped) = watch::channel(false);
     let nothing = sessions.written(PendingWrites::default(), WAIT_MAX);
     assert!(nothing.is_none(), "nothing was made");
-    let first = told(&sessions, 0..2);
+    let first = record_states(&sessions, 0..2);
     tokio::spawn(writer.run(stopped));
     tokio::task::yield_now().await;
     // The first is being written, the second waits its turn.
     let mut first = sessions.written(first, WAIT_MAX).expect("something to wait for");
     let mut second = sessions
-        .written(told(&sessions, 2..4), WAIT_MAX)
+        .written(record_states(&sessions, 2..4), WAIT_MAX)
         .expect("something to wait for");
     assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
     store.allowed.add_permits(1);
@@ -154,7 +154,7 @@ async fn an_answers_end_waits_until_what_it_has_made_is_written() {
     assert!(poll!(&mut second).is_pending());
     store.allowed.add_permits(1);
     second.await;
-    let known = told(&sessions, 0..4);
+    let known = record_states(&sessions, 0..4);
     assert!(sessions.written(known, WAIT_MAX).is_none(), "all of it is written");
 }
 
@@ -167,7 +167,7 @@ async fn no_answers_end_waits_longer_than_it_may() {
     let (_stop, stopped) = watch::channel(false);
     tokio::spawn(writer.run(stopped));
     let began = tokio::time::Instant::now();
-    let written = sessions.written(told(&sessions, 0..1), WAIT_MAX);
+    let written = sessions.written(record_states(&sessions, 0..1), WAIT_MAX);
     written.expect("something to wait for").await;
     assert_eq!(began.elapsed(), WAIT_MAX);
 }
@@ -181,14 +181,14 @@ async fn nobody_waits_for_a_store_that_is_away_until_it_is_back() {
     let (sessions, writer) = StateRegistry::new(Arc::clone(&store) as Arc<dyn SessionStore>);
     let (_stop, stopped) = watch::channel(false);
     let began = tokio::time::Instant::now();
-    let first = sessions.written(told(&sessions, 0..1), WAIT_MAX);
+    let first = sessions.written(record_states(&sessions, 0..1), WAIT_MAX);
     tokio::spawn(writer.run(stopped));
     first.expect("nobody knows yet that it is away").await;
-    assert!(sessions.written(told(&sessions, 1..2), WAIT_MAX).is_none());
+    assert!(sessions.written(record_states(&sessions, 1..2), WAIT_MAX).is_none());
     assert!(began.elapsed().is_zero());
     let mut fails = sessions.fails.clone();
     fails.wait_for(|fails| !fails).await.expect("it came back");
-    let second = sessions.written(told(&sessions, 2..3), WAIT_MAX);
+    let second = sessions.written(record_states(&sessions, 2..3), WAIT_MAX);
     second.expect("it has to be written").await;
     assert_eq!(store.written.lock().len(), 3);
 }

@@ -30,7 +30,7 @@ fn error(_before: usize) -> SampleFrame {
     }
 }
 
-fn told(steps: &[ReplyStep]) -> String {
+fn steps_text(steps: &[ReplyStep]) -> String {
     let words: Vec<String> = steps
         .iter()
         .map(|step| match step {
@@ -52,7 +52,7 @@ fn a_stream_pauses_between_deltas_and_settles_before_the_final_event() {
     };
     let steps = stream_steps(&three_deltas(), &script, error);
     let expected = "<frame0> <frame1> pause <frame2> pause <frame3> <frame4> settle:3:complete <frame5>";
-    assert_eq!(told(&steps), expected);
+    assert_eq!(steps_text(&steps), expected);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_cut_comes_right_after_its_delta() {
         cut_after: Some(2),
         ..SampleScript::default()
     };
-    let told_cut = told(&stream_steps(&three_deltas(), &script, error));
+    let told_cut = steps_text(&stream_steps(&three_deltas(), &script, error));
     assert_eq!(told_cut, "<frame0> <frame1> <frame2> settle:2:cut break:Broken");
     let script = SampleScript {
         cut_after: Some(0),
@@ -70,7 +70,7 @@ fn a_cut_comes_right_after_its_delta() {
         ..SampleScript::default()
     };
     assert_eq!(
-        told(&stream_steps(&three_deltas(), &script, error)),
+        steps_text(&stream_steps(&three_deltas(), &script, error)),
         "<frame0> settle:0:cut <fra"
     );
     let script = SampleScript {
@@ -78,7 +78,7 @@ fn a_cut_comes_right_after_its_delta() {
         close: Some(CutStyle::Reset),
         ..SampleScript::default()
     };
-    let told_late = told(&stream_steps(&three_deltas(), &script, error));
+    let told_late = steps_text(&stream_steps(&three_deltas(), &script, error));
     assert_eq!(
         told_late,
         "<frame0> <frame1> <frame2> <frame3> <frame4> settle:3:cut break:Reset"
@@ -94,7 +94,7 @@ fn the_first_interruption_wins() {
         ..SampleScript::default()
     };
     assert_eq!(
-        told(&stream_steps(&three_deltas(), &script, error)),
+        steps_text(&stream_steps(&three_deltas(), &script, error)),
         "<frame0> <frame1> stall"
     );
     let script = SampleScript {
@@ -105,7 +105,7 @@ fn the_first_interruption_wins() {
         stall_after: None,
         ..script
     };
-    let told_error = told(&stream_steps(&three_deltas(), &script, error));
+    let told_error = steps_text(&stream_steps(&three_deltas(), &script, error));
     assert_eq!(told_error, "<frame0> <frame1> settle:1:in_band_error <error>");
 }
 
@@ -117,7 +117,7 @@ fn a_cut_body_announces_more_than_it_sends_unless_the_cut_is_clean() {
         ..SampleScript::default()
     };
     assert_eq!(
-        told(&body_steps(&body, 4, SampleEnding::Complete, &script)),
+        steps_text(&body_steps(&body, 4, SampleEnding::Complete, &script)),
         "settle:4:cut 01234 break:Broken"
     );
     assert_eq!(announced_length(&body, &script), Some(10));
@@ -126,7 +126,7 @@ fn a_cut_body_announces_more_than_it_sends_unless_the_cut_is_clean() {
         ..script
     };
     assert_eq!(
-        told(&body_steps(&body, 4, SampleEnding::Complete, &script)),
+        steps_text(&body_steps(&body, 4, SampleEnding::Complete, &script)),
         "settle:4:cut 01234"
     );
     assert_eq!(announced_length(&body, &script), None);
@@ -135,7 +135,7 @@ fn a_cut_body_announces_more_than_it_sends_unless_the_cut_is_clean() {
         ..SampleScript::default()
     };
     assert_eq!(
-        told(&body_steps(&body, 4, SampleEnding::Complete, &script)),
+        steps_text(&body_steps(&body, 4, SampleEnding::Complete, &script)),
         "01234 stall"
     );
 }

@@ -35,7 +35,7 @@ fn all() -> LogFilter {
 }
 
 /// The numbers that a reader is told now; `None`: that it cannot be told.
-fn told(tail: &LogTail, filter: &LogFilter) -> Option<Vec<u64>> {
+fn numbers_of_rows(tail: &LogTail, filter: &LogFilter) -> Option<Vec<u64>> {
     let of_lane = tail.snapshot(filter, clock::instant()).now_or_never()?.ok()?;
     Some(of_lane.rows.iter().map(|row| row.number).collect())
 }
@@ -59,13 +59,13 @@ fn rows_leave_behind_the_word_of_the_sink_and_not_before() {
         batch,
         "it is the same until it is acknowledged"
     );
-    assert_eq!(told(&tail, &all()), Some(vec![1, 2, 3, 4]));
+    assert_eq!(numbers_of_rows(&tail, &all()), Some(vec![1, 2, 3, 4]));
     assert_eq!(
         (tail.sink_position(), tail.oldest_lacking_ms()),
         (0, Some(Some(BEGIN_MS + HOUR_MS)))
     );
     tail.acknowledge(batch.upto);
-    assert_eq!(told(&tail, &all()), Some(vec![3, 4]));
+    assert_eq!(numbers_of_rows(&tail, &all()), Some(vec![3, 4]));
     let batch = tail.next_batch().now_or_never().unwrap();
     assert_eq!((batch.after, batch.upto, numbers(&batch)), (3, 5, vec![3, 4]));
     tail.acknowledge(batch.upto);
@@ -81,39 +81,45 @@ fn as_many_rows_are_in_memory_as_two_batches_have_and_those_behind_them_are_not_
     tail.push(rows(1..6), 6, false);
     assert_eq!(tail.room(), 1);
     tail.push(rows(6..7), 7, false);
-    assert_eq!((tail.room(), told(&tail, &all())), (0, None));
+    assert_eq!((tail.room(), numbers_of_rows(&tail, &all())), (0, None));
     let batch = tail.next_batch().now_or_never().unwrap();
     assert_eq!((batch.upto, batch.rows.len()), (4, 3), "a full batch waits for nothing");
     tail.acknowledge(batch.upto);
-    assert_eq!((tail.room(), told(&tail, &all())), (3, None));
+    assert_eq!((tail.room(), numbers_of_rows(&tail, &all())), (3, None));
     // Those that were not read did not end an hour earlier than the last one that was.
     let until = |hours: i64| LogFilter::between(BEGIN_MS, BEGIN_MS + hours * HOUR_MS);
-    assert_eq!((told(&tail, &until(5)), told(&tail, &until(6))), (Some(vec![4]), None));
+    assert_eq!(
+        (numbers_of_rows(&tail, &until(5)), numbers_of_rows(&tail, &until(6))),
+        (Some(vec![4]), None)
+    );
     tail.push(rows(7..9), 100, true);
-    assert_eq!(told(&tail, &all()), Some(vec![4, 5, 6, 7, 8]));
+    assert_eq!(numbers_of_rows(&tail, &all()), Some(vec![4, 5, 6, 7, 8]));
 }
 
 #[test]
 fn nothing_is_told_until_the_sink_has_said_what_it_has() {
     let tail = tail(10, LATER, 9);
-    assert_eq!(told(&tail, &all()), None);
+    assert_eq!(numbers_of_rows(&tail, &all()), None);
     tail.reset(3, Some(BEGIN_MS + 40 * HOUR_MS));
-    assert_eq!(told(&tail, &all()), None);
+    assert_eq!(numbers_of_rows(&tail, &all()), None);
     let before = |hours: i64| LogFilter::between(BEGIN_MS, BEGIN_MS + hours * HOUR_MS);
     assert_eq!(
-        (told(&tail, &before(39)), told(&tail, &before(40))),
+        (numbers_of_rows(&tail, &before(39)), numbers_of_rows(&tail, &before(40))),
         (Some(vec![]), None)
     );
     tail.push(rows(3..9), 9, true);
-    assert_eq!(told(&tail, &all()), Some(vec![3, 4, 5, 6, 7, 8]));
+    assert_eq!(numbers_of_rows(&tail, &all()), Some(vec![3, 4, 5, 6, 7, 8]));
     // It has lost some.
     tail.reset(1, None);
-    assert_eq!(told(&tail, &all()), None);
+    assert_eq!(numbers_of_rows(&tail, &all()), None);
     tail.push(rows(1..9), 9, true);
-    assert_eq!(told(&tail, &all()).map(|numbers| numbers.len()), Some(8));
+    assert_eq!(numbers_of_rows(&tail, &all()).map(|numbers| numbers.len()), Some(8));
     // It has all.
     tail.reset(9, None);
-    assert_eq!((told(&tail, &all()), tail.sink_position()), (Some(vec![]), 9));
+    assert_eq!(
+        (numbers_of_rows(&tail, &all()), tail.sink_position()),
+        (Some(vec![]), 9)
+    );
 }
 
 #[tokio::test]
@@ -133,9 +139,9 @@ fn only_rows_that_a_filter_takes_are_told() {
     tail.reset(0, None);
     tail.push(rows(1..9), 9, true);
     let some = LogFilter::between(BEGIN_MS + 3 * HOUR_MS, BEGIN_MS + 5 * HOUR_MS);
-    assert_eq!(told(&tail, &some), Some(vec![3, 4]));
+    assert_eq!(numbers_of_rows(&tail, &some), Some(vec![3, 4]));
     let none = LogFilter::between(BEGIN_MS + 9 * HOUR_MS, BEGIN_MS + 50 * HOUR_MS);
-    assert_eq!(told(&tail, &none), Some(vec![]));
+    assert_eq!(numbers_of_rows(&tail, &none), Some(vec![]));
 }
 
 #[test]
@@ -143,10 +149,10 @@ fn what_is_told_says_up_to_where_no_further_rows_are_wanted() {
     let tail = tail(10, LATER, 100);
     tail.reset(0, None);
     tail.push(rows(1..9), 9, false);
-    let told = |filter: &LogFilter| tail.snapshot(filter, clock::instant()).now_or_never().unwrap();
-    assert!(told(&all()).is_err(), "some have not been read");
+    let numbers_of_rows = |filter: &LogFilter| tail.snapshot(filter, clock::instant()).now_or_never().unwrap();
+    assert!(numbers_of_rows(&all()).is_err(), "some have not been read");
     // Those ended later than the filter asks for.
-    let early = told(&LogFilter::between(BEGIN_MS, BEGIN_MS + 2 * HOUR_MS)).unwrap();
+    let early = numbers_of_rows(&LogFilter::between(BEGIN_MS, BEGIN_MS + 2 * HOUR_MS)).unwrap();
     assert_eq!((early.node, early.reached, early.rows.len()), (node(1), 100, 1));
 }
 
@@ -157,7 +163,7 @@ fn a_lane_that_is_closed_has_nothing_to_tell() {
         linger: LATER,
     };
     let tail = LogTail::new(node(1), batching, Box::new(|| None));
-    assert_eq!(told(&tail, &all()), Some(vec![]));
+    assert_eq!(numbers_of_rows(&tail, &all()), Some(vec![]));
 }
 
 #[test]

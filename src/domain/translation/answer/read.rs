@@ -5,12 +5,19 @@ mod gemini;
 mod messages;
 mod responses;
 
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
 use crate::domain::{
     translation::{
         ChatTraits,
         answer::{AnswerEvent, AnswerFault},
     },
-    wire::UpstreamProtocol,
+    wire::{
+        UpstreamProtocol,
+        protocol::{InBandError, provider_error},
+    },
 };
 
 /// Receives events.
@@ -77,4 +84,31 @@ impl AnswerEventReader {
             Self::Messages(_) | Self::Responses(_) => Ok(()),
         }
     }
+}
+
+/// The failure that an event or body reports.
+fn failure(data: &str) -> AnswerEvent<'static> {
+    let content = provider_error::read(data.as_bytes()).unwrap_or_default();
+    let word_status = |word: &String| {
+        let (kind, code) = (word.clone(), Some(word.clone()));
+        InBandError { kind, code }.status()
+    };
+    // The code is behind the type, and says more.
+    let known = content
+        .words
+        .iter()
+        .rev()
+        .map(word_status)
+        .find(|status| *status != 502);
+    AnswerEvent::Failed {
+        status: known.unwrap_or(502),
+        message: content
+            .message
+            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
+    }
+}
+
+/// The failure that the value of an error member reports.
+fn member_failure(error: &RawValue) -> AnswerEvent<'static> {
+    failure(&format!(r#"{{"error":{}}}"#, error.get()))
 }

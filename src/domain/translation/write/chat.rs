@@ -9,16 +9,13 @@ use crate::domain::{
         conversation::{AnswerFormat, Conversation, ReasoningEffort, RequestOptions, ToolChoice, ToolDefinition},
         json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
         losses::{TranslationLosses, Untranslatable},
+        write::{EMPTY_SCHEMA, SCHEMA_NAME},
     },
     wire::Protocol,
 };
 
 /// The maximum number of stop sequences.
 const STOPS_MAX: usize = 4;
-/// The schema of a tool without arguments.
-const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
-/// The name of a schema that has none: the protocol requires one.
-const SCHEMA_NAME: &str = "answer";
 
 /// Writes a conversation as a request of `chat/completions`.
 ///

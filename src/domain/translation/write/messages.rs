@@ -13,15 +13,13 @@ use crate::domain::{
         json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
         losses::{TranslationLosses, Untranslatable},
         members::MemberReader,
-        write::messages::thinking::ThinkingMembers,
+        write::{EMPTY_SCHEMA, messages::thinking::ThinkingMembers},
     },
     wire::Protocol,
 };
 
 /// The maximum number of output tokens where neither the client nor the catalogue states one: the protocol requires it.
 const OUTPUT_TOKENS_MAX: u64 = 32_000;
-/// The schema of a tool without arguments.
-const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
 
 /// Writes a conversation as a request of Messages.
 ///

@@ -9,16 +9,11 @@ use crate::domain::{
         conversation::{AnswerFormat, Conversation, ReasoningEffort, RequestOptions, ToolChoice, ToolDefinition},
         json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
         losses::{TranslationLosses, Untranslatable},
+        write::{BLOCK_BREAK, EMPTY_SCHEMA, SCHEMA_NAME},
     },
     wire::Protocol,
 };
 
-/// What is put between texts that were blocks of their own.
-const BLOCK_BREAK: &str = "\n\n";
-/// The schema of a tool without arguments.
-const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
-/// The name of a schema that has none: the protocol requires one.
-const SCHEMA_NAME: &str = "answer";
 /// What the provider is asked to add to the answer: the reasoning in a form that can be sent back without being kept there.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 

@@ -127,7 +127,7 @@ impl LedgerStore for MemoryLedger {
     }
 
     async fn acknowledge_notices(&self, account: &str, told: &[NoticeId]) -> Result<(), StoreError> {
-        self.state.lock().told(account, told);
+        self.state.lock().remove_acknowledged(account, told);
         Ok(())
     }
 

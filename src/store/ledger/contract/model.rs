@@ -96,7 +96,7 @@ impl Model {
         self.account_mut(account).notices_mut().claim_due(pause_ms, now_ms)
     }
 
-    pub(crate) fn told(&mut self, account: &str, told: &[NoticeId]) {
+    pub(crate) fn remove_acknowledged(&mut self, account: &str, told: &[NoticeId]) {
         self.account_mut(account).notices_mut().acknowledge(told);
     }
 

@@ -73,7 +73,7 @@ fn steps(first: u64, changes: impl IntoIterator<Item = AccountChange>) -> Vec<St
 }
 
 /// Returns for each notice its name without its end, the value reached, the limit, and how often it was taken.
-fn told(taken: &TakenNotices) -> Vec<(String, i64, i64, u32)> {
+fn notice_fields(taken: &TakenNotices) -> Vec<(String, i64, i64, u32)> {
     let told = taken.notices.iter().map(|one| {
         let name: Vec<String> = one.id.store_name().split(':').take(3).map(str::to_owned).collect();
         (name.join(":"), one.reached.nanos(), one.limit.nanos(), one.tries)
@@ -111,21 +111,21 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
     };
     let taken = take().await;
     assert_eq!(
-        (told(&taken), taken.next_in_ms, taken.lost),
+        (notice_fields(&taken), taken.next_in_ms, taken.lost),
         (noted(1).to_vec(), Some(10), 0)
     );
     assert!(taken.notices.iter().all(|one| one.at_ms == now));
     fixture.clock.advance(9);
     let held = take().await;
     assert_eq!(
-        (told(&held), held.next_in_ms),
+        (notice_fields(&held), held.next_in_ms),
         (Vec::new(), Some(1)),
         "nobody else takes it"
     );
     fixture.clock.advance(1);
     let again = take().await;
     assert_eq!(
-        (told(&again), again.next_in_ms),
+        (notice_fields(&again), again.next_in_ms),
         (noted(2).to_vec(), Some(20)),
         "twice as long"
     );
@@ -135,7 +135,7 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
     }
     fixture.clock.advance(20);
     assert_eq!(
-        told(&take().await),
+        notice_fields(&take().await),
         [("b:5:node_0000000000000001".to_owned(), 500, 500, 3)]
     );
     store.acknowledge_notices("acme", &all[..1]).await.unwrap();
@@ -143,7 +143,10 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
     // The next day has its own quota; the balance is low already.
     let next_day = steps(6, [charge(now + DAY_MS, 500)]);
     store.apply(&node(1), "acme", &next_day, 0).await.unwrap();
-    assert_eq!(told(&take().await), [("q:50:d20261122".to_owned(), 500, 1_000, 1)]);
+    assert_eq!(
+        notice_fields(&take().await),
+        [("q:50:d20261122".to_owned(), 500, 1_000, 1)]
+    );
 }
 
 pub(crate) async fn notices_that_find_no_room_are_counted(fixture: &Fixture) {

@@ -7,24 +7,20 @@ mod tests;
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
-use crate::domain::{
-    translation::{
-        ChatReasoning, ChatTraits,
-        answer::{
-            AnswerEvent, AnswerFault, EVENT_BYTES_MAX, StopCause,
-            read::{
-                Emit,
-                chat::{
-                    calls::ChatAnswerCalls,
-                    chunk::{ChatCallPiece, ChatChoice, ChatChunk},
-                },
+use crate::domain::translation::{
+    ChatReasoning, ChatTraits,
+    answer::{
+        AnswerEvent, AnswerFault, EVENT_BYTES_MAX, StopCause,
+        read::{
+            Emit,
+            chat::{
+                calls::ChatAnswerCalls,
+                chunk::{ChatCallPiece, ChatChoice, ChatChunk},
             },
+            member_failure,
         },
-        reasoning::ReasoningState,
     },
-    wire::protocol::{InBandError, provider_error},
+    reasoning::ReasoningState,
 };
 
 /// The data of the event behind the last chunk.
@@ -110,7 +106,7 @@ impl ChatAnswerReader {
         let error = chunk.error.or_else(|| choices.iter().find_map(|choice| choice.error));
         if let Some(error) = error {
             self.has_ended = true;
-            return emit(failure(error));
+            return emit(member_failure(error));
         }
         if chunk.choices.is_some() && !std::mem::replace(&mut self.has_begun, true) {
             emit(AnswerEvent::Begin)?;
@@ -242,28 +238,5 @@ fn failure_status(reason: &str) -> Option<u16> {
         "error" | "network_error" => Some(502),
         "insufficient_system_resource" => Some(503),
         _ => None,
-    }
-}
-
-/// The failure that an error member reports.
-fn failure(error: &RawValue) -> AnswerEvent<'static> {
-    let body = format!(r#"{{"error":{}}}"#, error.get());
-    let content = provider_error::read(body.as_bytes()).unwrap_or_default();
-    let word_status = |word: &String| {
-        let (kind, code) = (word.clone(), Some(word.clone()));
-        InBandError { kind, code }.status()
-    };
-    // The code is behind the type, and says more.
-    let known = content
-        .words
-        .iter()
-        .rev()
-        .map(word_status)
-        .find(|status| *status != 502);
-    AnswerEvent::Failed {
-        status: known.unwrap_or(502),
-        message: content
-            .message
-            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
     }
 }

@@ -7,23 +7,19 @@ mod tests;
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
-use crate::domain::{
-    translation::{
-        answer::{
-            AnswerEvent, AnswerFault, Citation, EVENT_BYTES_MAX, StopCause,
-            read::{
-                Emit,
-                gemini::{
-                    arguments::CallArguments,
-                    chunk::{GeminiAnswerPart, GeminiCallPiece, GeminiCandidate, GeminiChunk},
-                },
+use crate::domain::translation::{
+    answer::{
+        AnswerEvent, AnswerFault, Citation, EVENT_BYTES_MAX, StopCause,
+        read::{
+            Emit,
+            gemini::{
+                arguments::CallArguments,
+                chunk::{GeminiAnswerPart, GeminiCallPiece, GeminiCandidate, GeminiChunk},
             },
+            member_failure,
         },
-        reasoning::ReasoningState,
     },
-    wire::protocol::{InBandError, provider_error},
+    reasoning::ReasoningState,
 };
 
 /// The maximum number of sources that are kept, because the provider repeats them.
@@ -71,7 +67,7 @@ impl GeminiAnswerReader {
         }
         if let Some(error) = chunk.error {
             self.has_ended = true;
-            return emit(failure(error));
+            return emit(member_failure(error));
         }
         if !std::mem::replace(&mut self.has_begun, true) {
             emit(AnswerEvent::Begin)?;
@@ -267,28 +263,5 @@ fn stop_cause(reason: &str) -> StopCause {
         | "PUP_LIMITED_DISABLED" => StopCause::Filtered,
         _ if reason.starts_with("IMAGE_") => StopCause::Filtered,
         _ => StopCause::Malformed,
-    }
-}
-
-/// The failure that an error member reports.
-fn failure(error: &RawValue) -> AnswerEvent<'static> {
-    let body = format!(r#"{{"error":{}}}"#, error.get());
-    let content = provider_error::read(body.as_bytes()).unwrap_or_default();
-    let word_status = |word: &String| {
-        let (kind, code) = (word.clone(), Some(word.clone()));
-        InBandError { kind, code }.status()
-    };
-    // The code is behind the type, and says more.
-    let known = content
-        .words
-        .iter()
-        .rev()
-        .map(word_status)
-        .find(|status| *status != 502);
-    AnswerEvent::Failed {
-        status: known.unwrap_or(502),
-        message: content
-            .message
-            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
     }
 }

@@ -9,18 +9,15 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::domain::{
-    translation::{
-        answer::{
-            AnswerEvent, AnswerFault, EVENT_BYTES_MAX, StopCause,
-            read::{
-                Emit,
-                messages::block::{MessagesAnswerBlock, citation, citations},
-            },
+use crate::domain::translation::{
+    answer::{
+        AnswerEvent, AnswerFault, EVENT_BYTES_MAX, StopCause,
+        read::{
+            Emit, failure,
+            messages::block::{MessagesAnswerBlock, citation, citations},
         },
-        reasoning::ReasoningState,
     },
-    wire::protocol::{InBandError, provider_error},
+    reasoning::ReasoningState,
 };
 
 /// The maximum number of blocks that are open at a time.
@@ -365,27 +362,5 @@ fn end_content(content: OpenContent, emit: &mut Emit<'_>) -> Result<(), AnswerFa
             }
             emit(AnswerEvent::CallEnd { slot })
         }
-    }
-}
-
-/// The failure that an event or body reports.
-fn failure(data: &str) -> AnswerEvent<'static> {
-    let content = provider_error::read(data.as_bytes()).unwrap_or_default();
-    let word_status = |word: &String| {
-        let (kind, code) = (word.clone(), Some(word.clone()));
-        InBandError { kind, code }.status()
-    };
-    // The code is behind the type, and says more.
-    let known = content
-        .words
-        .iter()
-        .rev()
-        .map(word_status)
-        .find(|status| *status != 502);
-    AnswerEvent::Failed {
-        status: known.unwrap_or(502),
-        message: content
-            .message
-            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
     }
 }

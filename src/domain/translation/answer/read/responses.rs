@@ -6,22 +6,17 @@ mod item;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
 use serde_json::value::RawValue;
 
-use crate::domain::{
-    translation::answer::{
-        AnswerEvent, AnswerFault, StopCause, WAITING_BYTES_MAX,
-        read::{
-            Emit,
-            responses::{
-                event::{PartKind, ResponsesAnswer, ResponsesEvent, ResponsesItem, ResponsesPart, citation, text},
-                item::{AnswerItem, ItemContext},
-            },
+use crate::domain::translation::answer::{
+    AnswerEvent, AnswerFault, StopCause, WAITING_BYTES_MAX,
+    read::{
+        Emit, failure,
+        responses::{
+            event::{PartKind, ResponsesAnswer, ResponsesEvent, ResponsesItem, ResponsesPart, citation, text},
+            item::{AnswerItem, ItemContext},
         },
     },
-    wire::protocol::{InBandError, provider_error},
 };
 
 /// The maximum number of items of an answer.
@@ -243,26 +238,4 @@ fn add_item(items: &mut Vec<AnswerItem>, number: Option<u64>) -> Result<&mut Ans
     let next = u64::try_from(items.len()).unwrap_or(u64::MAX);
     items.push(AnswerItem::new(number.unwrap_or(next)));
     items.last_mut().ok_or(AnswerFault::Unreadable)
-}
-
-/// The failure that an event or body reports.
-fn failure(data: &str) -> AnswerEvent<'static> {
-    let content = provider_error::read(data.as_bytes()).unwrap_or_default();
-    let word_status = |word: &String| {
-        let (kind, code) = (word.clone(), Some(word.clone()));
-        InBandError { kind, code }.status()
-    };
-    // The code is behind the type, and says more.
-    let known = content
-        .words
-        .iter()
-        .rev()
-        .map(word_status)
-        .find(|status| *status != 502);
-    AnswerEvent::Failed {
-        status: known.unwrap_or(502),
-        message: content
-            .message
-            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
-    }
 }

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-
 use crate::domain::translation::{
     ChatReasoning, ChatTraits, ReasoningBack,
     conversation::{
@@ -13,10 +11,9 @@ use crate::domain::translation::{
     json_out::{JsonArrayWriter, JsonObjectWriter},
     losses::{TranslationLosses, Untranslatable},
     reasoning::ReasoningState,
+    write::{BLOCK_BREAK, document_text},
 };
 
-/// What is put between texts that were blocks of their own.
-const BLOCK_BREAK: &str = "\n\n";
 /// The first line of the result of a tool that reported a failure.
 const ERROR_LINE: &str = "[error]";
 /// What a tool's message has in the place of an image: only a user's message can have images.
@@ -369,21 +366,4 @@ fn image_url<'b>(source: &'b MediaSource<'_>) -> Cow<'b, str> {
         MediaSource::Base64 { media_type, data } => Cow::Owned(format!("data:{media_type};base64,{data}")),
         MediaSource::Url { url, .. } => Cow::Borrowed(url.as_ref()),
     }
-}
-
-/// The text of a document below its title; `None` if it is no text, or not in the request.
-fn document_text(media: &MediaContent<'_>) -> Option<String> {
-    let MediaSource::Base64 { media_type, data } = &media.source else {
-        return None;
-    };
-    let text = String::from_utf8(STANDARD.decode(data.as_bytes()).ok()?).ok()?;
-    // A PDF may consist of ASCII characters alone.
-    let is_pdf = media_type.eq_ignore_ascii_case("application/pdf") || text.starts_with("%PDF-");
-    if is_pdf || text.is_empty() || text.contains('\0') {
-        return None;
-    }
-    Some(match &media.name {
-        Some(name) => format!("{name}{BLOCK_BREAK}{text}"),
-        None => text,
-    })
 }

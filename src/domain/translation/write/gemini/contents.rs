@@ -10,14 +10,15 @@ use crate::domain::translation::{
     json_out::{JsonArrayWriter, JsonObjectWriter},
     losses::{TranslationLosses, Untranslatable},
     reasoning::ReasoningState,
-    write::gemini::{
-        GeminiGeneration,
-        media::{document_text, write_inline, write_media},
+    write::{
+        BLOCK_BREAK, document_text,
+        gemini::{
+            GeminiGeneration,
+            media::{write_inline, write_media},
+        },
     },
 };
 
-/// What is put between texts that were blocks of their own.
-const BLOCK_BREAK: &str = "\n\n";
 /// What a result has in the place of media that follow it.
 const MEDIA_PLACE: &str = "[attachment: see what follows this result]";
 /// The signature of a call that the provider has not made, by which it does without one: `skip_thought_signature_validator` in

@@ -1,11 +1,10 @@
 //! Media as parts of Gemini: bytes in the request, or a URL with the media type that the protocol requires.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-
 use crate::domain::translation::{
-    conversation::{MediaContent, MediaKind, MediaSource},
+    conversation::{MediaContent, MediaSource},
     json_out::{JsonArrayWriter, JsonObjectWriter},
     losses::{TranslationLosses, Untranslatable},
+    write::document_text,
 };
 
 /// The media types of URLs by their endings.
@@ -98,25 +97,6 @@ pub(super) fn write_inline(media_type: &str, data: &str, part: &mut JsonObjectWr
         inline.text("mimeType", media_type);
         inline.text("data", data);
     });
-}
-
-/// The text of a document below its title; `None` if it is no text, or not in the request.
-pub(super) fn document_text(media: &MediaContent<'_>) -> Option<String> {
-    let MediaSource::Base64 { media_type, data } = &media.source else {
-        return None;
-    };
-    if media.kind != MediaKind::Document || media_type.eq_ignore_ascii_case("application/pdf") {
-        return None;
-    }
-    let text = String::from_utf8(STANDARD.decode(data.as_bytes()).ok()?).ok()?;
-    // A PDF may consist of ASCII characters alone.
-    if text.starts_with("%PDF-") || text.is_empty() || text.contains('\0') {
-        return None;
-    }
-    Some(match &media.name {
-        Some(name) => format!("{name}\n\n{text}"),
-        None => text,
-    })
 }
 
 /// The media type that the ending of a URL's path stands for.

@@ -3,8 +3,6 @@
 
 use std::borrow::Cow;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-
 use crate::domain::translation::{
     conversation::{
         BlockContent, ContentBlock, ConversationTurn, MediaContent, MediaKind, MediaSource, ToolCall, ToolCallResult,
@@ -14,7 +12,7 @@ use crate::domain::translation::{
     losses::{TranslationLosses, Untranslatable},
     members::MemberReader,
     reasoning::ReasoningState,
-    write::responses::BLOCK_BREAK,
+    write::{BLOCK_BREAK, document_text},
 };
 
 /// The first line of the result of a tool that reported a failure.
@@ -330,23 +328,4 @@ fn image_url<'b>(source: &'b MediaSource<'_>) -> Cow<'b, str> {
         MediaSource::Base64 { media_type, data } => Cow::Owned(format!("data:{media_type};base64,{data}")),
         MediaSource::Url { url, .. } => Cow::Borrowed(url.as_ref()),
     }
-}
-
-/// The text of a document below its title; `None` if it is no text, or not in the request.
-fn document_text(media: &MediaContent<'_>) -> Option<String> {
-    let MediaSource::Base64 { media_type, data } = &media.source else {
-        return None;
-    };
-    if media_type.eq_ignore_ascii_case(PDF_TYPE) {
-        return None;
-    }
-    let text = String::from_utf8(STANDARD.decode(data.as_bytes()).ok()?).ok()?;
-    // A PDF may consist of ASCII characters alone.
-    if text.starts_with("%PDF-") || text.is_empty() || text.contains('\0') {
-        return None;
-    }
-    Some(match &media.name {
-        Some(name) => format!("{name}{BLOCK_BREAK}{text}"),
-        None => text,
-    })
 }
