@@ -11,19 +11,19 @@
 //! and model, for the stability record.
 
 mod accounts;
-mod damage;
+
 mod engine;
 mod folder;
 pub mod frame;
 pub(crate) mod handle;
-mod hourly_counts;
+
 mod index;
 mod reader;
 mod replay;
 mod retention;
 mod sinks;
 mod steps;
-mod sync;
+
 mod tail;
 #[cfg(test)]
 pub(crate) mod tests;

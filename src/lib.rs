@@ -77,7 +77,7 @@ pub mod parts {
     pub use crate::{
         domain::{
             faults::stability::{Hour, ModelWindow, StabilityCounters, StabilityWindow},
-            keys::key::{KeyId, KeyRecord, KeyState},
+            keys::{KeyId, KeyRecord, KeyState},
             ledger::{AccountChange, AdmitCall, AdmitReply, KeyTerms, NodeId, Step, journaled::reread},
             money::{NanoUsd, price::PriceList},
             rules::{
@@ -108,8 +108,8 @@ pub mod parts {
             domain::{
                 ledger::{
                     consumption::{PriceModifiers, Row, UsageSource},
+                    ids::Tag,
                     log_query::{LogFilter, LogPosition},
-                    tag::Tag,
                 },
                 wire::usage::Usage,
             },

@@ -11,7 +11,7 @@
 
 pub(crate) mod asks;
 pub(crate) mod backfill;
-mod batcher;
+
 #[cfg(test)]
 pub(crate) mod contract;
 pub(crate) mod counters;
@@ -24,7 +24,7 @@ pub(crate) mod own_journal;
 pub(crate) mod postgres;
 pub(crate) mod proof;
 pub(crate) mod reading;
-mod slices;
+
 pub(crate) mod store_log;
 mod tail;
 
@@ -34,19 +34,19 @@ use async_trait::async_trait;
 use thiserror::Error;
 
 use crate::{
-    domain::{keys::key::KeyId, ledger::NodeId},
+    domain::{keys::KeyId, ledger::NodeId},
     journal::NumberedRow,
     sinks::{
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, NewestRows, NewestRowsQuery, RowPage},
-        batcher::BatchLimits,
+        feeder::BatchLimits,
         reading::LogReader,
         store_log::StoreLog,
         tail::LogTails,
     },
 };
 
-pub(crate) use crate::sinks::batcher::SinkStats;
 pub(crate) use crate::sinks::feeder::Feeder;
+pub(crate) use crate::sinks::feeder::SinkStats;
 
 /// Consecutive rows of one lane of the journal, handed to a sink together. A row is identified by the lane's name and its number
 /// in the lane; no other row ever has both.
@@ -124,7 +124,7 @@ pub trait LogBackend: Send + Sync {
 
     /// Reads the most recent rows that match a filter. The default implementation reads pages of time slices.
     async fn newest(&self, ask: &NewestRowsQuery) -> Result<NewestRows, LogBackendError> {
-        slices::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
+        reading::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
     }
 
     /// Returns the watermark of each lane of which the log backend has rows. `None` means that the log backend has each row as

@@ -11,8 +11,8 @@ use crate::{
     domain::{
         faults::{End, refusal::Refusal},
         keys::{
+            KeyRecord,
             forwarding::{self, PresentedKey},
-            key::KeyRecord,
         },
         wire::{
             json_scan::{Scan, ScanLimits},

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     domain::{
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         rules::{ClientGoneAction, Provider},
         wire::session_hint,
     },

@@ -11,7 +11,7 @@ use crate::{
             End,
             refusal::{Refusal, RefusalReply},
         },
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         ledger::reports,
         wire::operation::RequestTarget,
     },

@@ -17,7 +17,7 @@ use crate::{
             End,
             refusal::{Refusal, RefusalReply},
         },
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         sign_in::ManagedSettings,
         wire::protocol::{ErrorForm, ListedModel, Protocol, model_entry, model_list::requested_page, models_list},
     },

@@ -17,18 +17,17 @@ use tokio::sync::{Notify, watch};
 use crate::{
     config::JournalConfig,
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{AccountChange, AdmittedRequest, Checkpoint, NodeId, Record, Step},
     },
     edges::clock,
     journal::{
         Disk, JournalError, JournalUnavailable, Position, REQUEST_BYTES, RealDisk, Reservation, Retainers, Synced,
-        engine::{JournalEngine, WriteState},
+        engine::{self, JournalEngine, WriteState},
         folder::{self, JournalFolder},
         frame,
         reader::{JournalRecordReader, ReadScope},
         replay::{self, UncertainSettlement},
-        sync,
         tail::JournalTail,
     },
 };
@@ -107,7 +106,7 @@ impl Journal {
             lost: AtomicU64::new(0),
             damaged: AtomicU64::new(replayed.damaged),
         });
-        let thread = sync::start(Arc::clone(&engine)).map_err(failed)?;
+        let thread = engine::start(Arc::clone(&engine)).map_err(failed)?;
         let journal = Arc::new(Self {
             engine,
             thread: Some(thread),

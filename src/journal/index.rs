@@ -19,14 +19,14 @@ use crate::{
     domain::{
         QuickMap,
         faults::stability::{Hour, ModelCounters},
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{AccountChange, Checkpoint, NodeId, Record, Settlement, Step},
     },
     journal::{
         Position, Retainers,
         accounts::{RecordedStep, StepTracker},
         folder::{self, JournalFolder},
-        hourly_counts::{self, HourlyCounts},
+        sinks::{self, HourlyCounts},
     },
 };
 
@@ -385,7 +385,7 @@ impl JournalContents {
         if let Some(segment) = self.segments.get_mut(&position.segment) {
             segment.last_row = Some(position.offset);
             if let Some(rest) = &mut segment.index_details {
-                hourly_counts::count(row, |hour| rest.tallies.entry(hour).or_default());
+                sinks::count(row, |hour| rest.tallies.entry(hour).or_default());
             }
         }
     }

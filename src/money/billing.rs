@@ -13,7 +13,6 @@ mod queue;
 mod tally;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -24,7 +23,7 @@ use crate::{
     config::money::QueueLimits,
     domain::{
         faults::refusal::Refusal,
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         ledger::{
             AdmitCall, AdmittedRequest, Denial, ProviderState, Record,
             consumption::{CRASH, PriceModifiers, Row, UsageSource},

@@ -26,7 +26,7 @@ use crate::{
     journal::{Journal, NumberedRow},
     sinks::{
         Batch,
-        batcher::{BatchLimits, DISORDER_MS},
+        feeder::{BatchLimits, DISORDER_MS},
     },
 };
 

@@ -15,8 +15,8 @@ use self::file::{StoreFile, UNFINISHED};
 use self::key_index::{KeyIndex, KeyMutation};
 use self::ownership::{FilesOwner, Ownership};
 use crate::domain::keys::change::{ChangePrecondition, KeyChange};
-use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
+use crate::domain::keys::{KeyId, KeyRecord};
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
 use crate::edges::clock;
 use crate::store::embedded::ownership::SuccessorCall;
@@ -27,7 +27,7 @@ use crate::store::{ChangeError, Changes, KeyHealer, KeyLookup, KeyStore, KeyView
 mod archive;
 
 mod file;
-pub(crate) mod handover;
+
 mod key_index;
 pub(crate) mod ledger;
 pub(crate) mod ownership;

@@ -8,7 +8,6 @@
 //! string of the program, a name from the configuration, or a model or provider of the catalogue. Any other model or provider is
 //! `other`, and a missing one is `none`. So no client can create a time series.
 
-mod connections;
 mod declared;
 mod kinds;
 mod requests;
@@ -29,9 +28,9 @@ use crate::telemetry::{
     },
 };
 
-pub(crate) use crate::telemetry::metrics::connections::{CertificateEnd, CloseReason, ListenerFigures};
 pub(crate) use crate::telemetry::metrics::declared::MoneyMetrics;
 pub(crate) use crate::telemetry::metrics::kinds::{GaugeGuard, Label, MetricReading, MetricSeries};
+pub(crate) use crate::telemetry::metrics::requests::{CertificateEnd, CloseReason, ListenerFigures};
 pub(crate) use crate::telemetry::metrics::requests::{DetachedEnd, EndpointSeries};
 
 /// The content type of the text that [`Metrics::render`] returns.

@@ -20,7 +20,7 @@ use crate::{
     },
     store::{
         KeyStore,
-        embedded::handover::EmbeddedFiles,
+        embedded::ownership::EmbeddedFiles,
         key_cache::KeyCache,
         ledger::{LedgerStore, StabilityStore},
     },

@@ -30,7 +30,7 @@ use crate::{
     store::{
         KeyStore, StoreWarning,
         archive::Archive,
-        embedded::handover::HandoverState,
+        embedded::ownership::HandoverState,
         key_cache::KeyCache,
         sessions::{SignInStore, WebSessionStore},
         time::StoreTime,

@@ -27,11 +27,8 @@ use crate::{
     config::{Config, StoreConfig},
     gateway::drain::Drain,
     journal::Journal,
-    side::unix_socket::SocketClaim,
-    store::embedded::{
-        handover::{ClosedFiles, EmbeddedFiles},
-        ownership::Successor,
-    },
+    side::connection::SocketClaim,
+    store::embedded::ownership::{ClosedFiles, EmbeddedFiles, Successor},
     wiring::{
         listeners::ListeningSockets,
         orphaned_journals::OrphanedJournals,

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::{
     domain::{
         keys::{account_headers, forwarding},
-        ledger::spend_limit,
+        ledger::period,
         wire::protocol::{Protocol, provider_error::redact},
     },
     gateway::{
@@ -128,12 +128,12 @@ pub(crate) fn add_spend_limit(forward: &Forward, head: &mut ResponseHeader) -> R
     if forward.request.operation.protocol() != Protocol::Messages || !head.status.is_success() {
         return Ok(());
     }
-    let is_the_operators = |name: &&HeaderName| name.as_str().starts_with(spend_limit::PREFIX);
+    let is_the_operators = |name: &&HeaderName| name.as_str().starts_with(period::PREFIX);
     let names: SmallVec<[HeaderName; 8]> = head.headers.keys().filter(is_the_operators).cloned().collect();
     for name in names {
         head.remove_header(&name);
     }
-    for (name, value) in spend_limit::success_headers(&standing) {
+    for (name, value) in period::success_headers(&standing) {
         head.insert_header(name, value)?;
     }
     Ok(())

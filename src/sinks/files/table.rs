@@ -26,15 +26,15 @@ use smol_str::SmolStr;
 use crate::{
     domain::ledger::{
         NodeId,
+        ids::Tag,
         log_query::{LogFilter, LogPosition},
-        tag::Tag,
     },
     journal::NumberedRow,
     sinks::files::{
         group::{RowFilter, RowGroup},
+        merge::FileName,
         s3::{BucketObject, ObjectReader},
         schema::{self, COLUMNS, ColumnForm, ParquetColumn},
-        staging::FileName,
     },
 };
 

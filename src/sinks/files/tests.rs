@@ -10,10 +10,7 @@ use crate::{
     domain::ledger::{consumption::Row, log_query::LogFilter},
     edges::web_client::{WebClient, WebLimits},
     journal::{NumberedRow, tests::scratch},
-    sinks::contract::{
-        self, batch,
-        samples::{BEGIN_MS, node, row, rows},
-    },
+    sinks::contract::{self, BEGIN_MS, batch, node, row, rows},
 };
 
 mod bucket;
@@ -106,7 +103,7 @@ fn hours(node: &NodeId, hours: i64, rows_each: u64) -> Vec<Batch> {
 
 /// The names of the files that count.
 fn names(files: &LogFiles) -> Vec<String> {
-    let counting = staging::without_merged(&files.storage.all_files().unwrap());
+    let counting = merge::without_merged(&files.storage.all_files().unwrap());
     counting.iter().map(FileName::name).collect()
 }
 

@@ -12,7 +12,6 @@ mod file;
 mod stability_tests;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +30,7 @@ use tokio::{
 use crate::{
     domain::{
         faults::stability::{Hour, ModelCounters, NodeHourCounters},
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             Account, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId, SpendByKey,
             Step, TopUp, TopUpReply,

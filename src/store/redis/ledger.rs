@@ -28,7 +28,7 @@ mod archive;
 mod arguments;
 mod batch;
 mod daily_sums;
-mod stored_account;
+
 #[cfg(test)]
 mod tests;
 
@@ -48,7 +48,7 @@ use tokio::sync::watch;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, Denial, KeySpend, NodeId, OperationId,
             SpendByKey, Step, TopUp, TopUpReply,

@@ -8,10 +8,9 @@
 //! The redis crate's own clients for sentinels and clusters are not used: they can split accounts between masters, hang, and keep
 //! using a silent master (docs/redis.md, "Why weir has a link of its own").
 
-mod breaker;
 mod cluster;
 mod connection;
-mod dial;
+
 pub(crate) mod inspection;
 mod master;
 mod sentinel;
@@ -39,17 +38,16 @@ use crate::{
     store::{
         StoreError, StoreOpenError,
         redis::{
-            dialer::RedisDialer,
+            dialer::{RedisAddress, RedisDialer, RedisMode, RedisSettings},
             link::{
-                breaker::{CallTimeout, TimeoutCheck},
                 cluster::Cluster,
                 connection::Wire,
                 master::{LaneState, MasterLane, unavailable},
                 sentinel::{MasterFinder, Sentinels},
+                supervisor::{CallTimeout, TimeoutCheck},
             },
             rights,
             scripts::ScriptCall,
-            settings::{RedisAddress, RedisMode, RedisSettings},
         },
     },
 };

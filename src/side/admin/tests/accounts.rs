@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::{Fixture, text};
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{AccountChange, NodeId, Record, Settlement, Step},
         money::NanoUsd,
     },
-    money::account_changes::direct::InjectedFault,
+    money::account_changes::InjectedFault,
 };
 
 #[tokio::test]

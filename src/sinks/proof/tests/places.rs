@@ -14,14 +14,14 @@ use parking_lot::Mutex;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{LogDay, NodeId, Step, consumption::Row, log_query},
     },
     journal::NumberedRow,
     sinks::{
         Batch, LogBackend, Sink, SinkError,
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, RowPage},
-        batcher::BatchLimits,
+        feeder::BatchLimits,
     },
     store::{
         StoreError,

@@ -20,8 +20,9 @@ use crate::{
         archive::{Archive, ArchiveItem},
         ledger::{LOG_ROWS_MAX, LogLists},
         redis::ledger::{
-            ADMIN_BUDGET, CallPolicy, LIST_ACCOUNTS_MAX, RedisLedger, answer, arguments, daily_sums,
-            stored_account::StoredAccount,
+            ADMIN_BUDGET, CallPolicy, LIST_ACCOUNTS_MAX, RedisLedger,
+            answer::{self, StoredAccount},
+            arguments, daily_sums,
         },
     },
 };

@@ -5,10 +5,10 @@ use smol_str::SmolStr;
 
 use super::*;
 use crate::domain::{
-    keys::key::KeyId,
+    keys::KeyId,
     ledger::{
         consumption::{CostShare, UsageSource},
-        tag::Tag,
+        ids::Tag,
     },
     money::NanoUsd,
     wire::usage::RunKind,
