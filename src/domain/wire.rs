@@ -10,6 +10,7 @@ pub(crate) mod operation;
 pub(crate) mod protocol;
 pub(crate) mod provider_state;
 pub mod proxy_protocol;
+pub(crate) mod responses_socket;
 pub(crate) mod session_hint;
 pub(crate) mod sse;
 pub(crate) mod tokens;
