@@ -22,7 +22,7 @@ struct Decoded {
 
 fn decoded_within<'a>(limits: FrameLimits, role: FrameRole, pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
     let (mut decoder, mut bytes) = (FrameDecoder::new(role, limits), BytesMut::new());
-    let (mut events, mut fault) = (Vec::new(), None);
+    let (mut events, mut fault) = (Vec::new(), None::<FrameFault>);
     for piece in pieces {
         bytes.extend_from_slice(piece);
         loop {
