@@ -37,16 +37,14 @@ settings! {
 impl SocketsConfig {
     /// Returns the memory limit for the conversations of one key, in bytes; at most `state_bytes_max`.
     pub(crate) fn state_key_bytes_max(&self) -> u64 {
-        self.state_key_bytes
-            .unwrap_or(self.state_bytes_max / KEY_SHARE_DIVISOR)
+        self.state_key_bytes.unwrap_or(self.state_bytes_max / KEY_SHARE_DIVISOR)
     }
 }
 
 fn state_fits(read: SocketsConfig, from: &Section<'_>) -> SocketsConfig {
     let all = read.state_bytes_max;
     if read.state_key_bytes.is_some_and(|bytes| bytes > all) {
-        let message =
-            format_args!("larger than the limit for all conversations: give at most state_bytes_max ({all})");
+        let message = format_args!("larger than the limit for all conversations: give at most state_bytes_max ({all})");
         from.report_fault("state_key_bytes", &["state_bytes_max"], message);
     }
     read

@@ -12,6 +12,7 @@ mod connections;
 mod declared;
 mod kinds;
 mod requests;
+mod sockets;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +26,7 @@ use crate::telemetry::{
     access_log::RequestRecord,
     metrics::declared::{
         ConnectionMetrics, GenAiMetrics, JournalMetrics, LogMetrics, ProcessMetrics, ProgramMetrics, ProviderMetrics,
-        RequestMetrics, StoreMetrics,
+        RequestMetrics, SocketMetrics, StoreMetrics,
     },
 };
 
@@ -33,6 +34,7 @@ pub(crate) use crate::telemetry::metrics::connections::{CertificateEnd, CloseRea
 pub(crate) use crate::telemetry::metrics::declared::MoneyMetrics;
 pub(crate) use crate::telemetry::metrics::kinds::{GaugeGuard, Label, MetricReading, MetricSeries};
 pub(crate) use crate::telemetry::metrics::requests::{DetachedEnd, EndpointSeries};
+pub(crate) use crate::telemetry::metrics::sockets::SocketEnd;
 
 /// The content type of the text that [`Metrics::render`] returns.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -48,6 +50,7 @@ pub(crate) struct Metrics {
     pub(crate) log: LogMetrics,
     pub(crate) program: ProgramMetrics,
     pub(crate) connections: ConnectionMetrics,
+    pub(crate) sockets: SocketMetrics,
     pub(crate) process: ProcessMetrics,
     gen_ai: GenAiMetrics,
     labels: ArcSwap<KnownLabels>,
@@ -75,6 +78,7 @@ impl Metrics {
             log: LogMetrics::register(&registry)?,
             program: ProgramMetrics::register(&registry)?,
             connections: ConnectionMetrics::register(&registry)?,
+            sockets: SocketMetrics::register(&registry)?,
             gen_ai: GenAiMetrics::register(&registry)?,
             process: ProcessMetrics::register(&registry)?,
             labels: ArcSwap::default(),
@@ -91,6 +95,7 @@ impl Metrics {
         metrics.process.set_start();
         metrics.requests.create_at_zero();
         metrics.connections.create_at_zero();
+        metrics.sockets.create_at_zero();
         metrics.add_labels(models.iter().copied(), providers.iter().copied());
         Ok(metrics)
     }

@@ -265,7 +265,7 @@ fn message(refusal: &Refusal) -> String {
 /// Returns the message of a refusal that concerns the transfer of the request rather than its content.
 fn transfer_message(refusal: &Refusal) -> &'static str {
     match refusal {
-        Refusal::UpgradeUnavailable => "WebSockets are not supported. Send POST /v1/responses over HTTP.",
+        Refusal::UpgradeUnavailable => "No WebSocket can be opened here now. Send POST /v1/responses over HTTP.",
         Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.",
         Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.",
         Refusal::ExpectationUnknown => {

@@ -148,6 +148,14 @@ impl ConversationStore {
         }
     }
 
+    /// Drops the conversation of a lane if its last response has this id.
+    pub(crate) fn remove_response(&mut self, at: SocketLane, response_id: &str) {
+        let conversation = self.conversations.get(&at);
+        if conversation.is_some_and(|conversation| conversation.response_id == response_id) {
+            self.remove(at);
+        }
+    }
+
     /// Drops all conversations of a socket that has ended.
     pub(crate) fn remove_socket(&mut self, socket: u64) {
         let lanes = SocketLane { socket, lane: 0 }..=SocketLane { socket, lane: u8::MAX };
@@ -217,6 +225,13 @@ mod tests {
         assert_eq!((store.find(2, "a"), store.find(1, "b")), (None, None));
         store.insert(at(1, 4), OWNER, "b".to_owned(), text(5));
         assert_eq!(store.find(1, "b"), Some(text(5)), "a fork may come from another lane");
+        store.remove_response(at(1, 0), "b");
+        assert!(
+            store.find(1, "b").is_some(),
+            "a fork that fails drops nothing of another lane"
+        );
+        store.remove_response(at(1, 4), "b");
+        assert_eq!(store.find(1, "b"), None);
         store.insert(at(1, 0), OWNER, "c".to_owned(), text(1));
         assert_eq!(store.find(1, "a"), None, "a lane has its latest response");
         store.remove_socket(1);
