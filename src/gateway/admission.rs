@@ -45,8 +45,8 @@ use crate::{
     providers::{ConfigSnapshot, endpoint::Route},
 };
 
-/// A request that may be answered.
-pub(crate) enum AdmittedRequest {
+/// Who answers an admitted request.
+pub(crate) enum AdmissionOutcome {
     /// A provider answers it.
     Forward(Box<Forward>),
     /// weir answers it, because the client only prepares a conversation on its socket. The string is the name of the model as the
@@ -64,13 +64,13 @@ pub(crate) async fn admit(
     caller: Caller,
     operation: Operation,
     path_model: Option<String>,
-) -> Result<AdmittedRequest, End> {
+) -> Result<AdmissionOutcome, End> {
     let key = Arc::clone(&caller.key);
     let admitted = try_admit(gateway, session, exchange, caller, operation, path_model).await;
     let counts = match &admitted {
         Err(End::Refused(refusal)) => refusal.is_client_fault(),
-        Err(_) | Ok(AdmittedRequest::WarmUp(_)) => true,
-        Ok(AdmittedRequest::Forward(_)) => false,
+        Err(_) | Ok(AdmissionOutcome::WarmUp(_)) => true,
+        Ok(AdmissionOutcome::Forward(_)) => false,
     };
     if counts && !operation.is_token_count() {
         gateway.billing.count_refused(&key);
@@ -85,7 +85,7 @@ async fn try_admit(
     caller: Caller,
     operation: Operation,
     path_model: Option<String>,
-) -> Result<AdmittedRequest, End> {
+) -> Result<AdmissionOutcome, End> {
     let live = Arc::clone(&exchange.live);
     let body_head = head::check_body(session.req_header(), live.config.gateway.bodies.bytes_max)?;
     forwarding::check_query(operation, session.req_header().uri.query())
@@ -97,7 +97,7 @@ async fn try_admit(
     if turn_link(session).is_some_and(|link| link.is_warm_up()) {
         log.record.model = Some(read.route.prices.model.clone());
         log.record.stream = true;
-        return Ok(AdmittedRequest::WarmUp(read.asked));
+        return Ok(AdmissionOutcome::WarmUp(read.asked));
     }
     let stream = is_stream(operation, &read.scan);
     let basis = usage_estimator(gateway, &live, &caller.key, &read, operation);
@@ -134,7 +134,7 @@ async fn try_admit(
     let work = gateway.limits.bodies.work(digest);
     let mut forward = edit_body(forward, &session.req_header().headers, &work).await?;
     forward.connect_client(session, &gateway.limits.detached_permits, &gateway.reporters.metrics);
-    Ok(AdmittedRequest::Forward(forward))
+    Ok(AdmissionOutcome::Forward(forward))
 }
 
 /// A request whose body has been read: the body, the facts in it, and the route to the requested model.

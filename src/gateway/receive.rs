@@ -18,7 +18,7 @@ use crate::{
     },
     edges::clock,
     gateway::{
-        admission::{self, AdmittedRequest},
+        admission::{self, AdmissionOutcome},
         answer::fields,
         caller::{self, Caller},
         client_stream,
@@ -131,8 +131,8 @@ async fn decide(
                 return Err(Refusal::TooManyRunning.into());
             }
             match admission::admit(gateway, session, exchange, caller, operation, model).await? {
-                AdmittedRequest::Forward(forward) => return Ok(RequestDecision::Forward(forward)),
-                AdmittedRequest::WarmUp(model) => reply::warm_up_reply(&model, clock::unix_seconds()),
+                AdmissionOutcome::Forward(forward) => return Ok(RequestDecision::Forward(forward)),
+                AdmissionOutcome::WarmUp(model) => reply::warm_up_reply(&model, clock::unix_seconds()),
             }
         }
         RequestTarget::Socket => {

@@ -1,5 +1,8 @@
 //! Turns the answer to a request on a socket into frames: each event of a stream into one, and an error answer into one.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -79,6 +82,11 @@ impl TurnAnswer {
             link,
             form: TurnAnswerForm::Awaited,
         }
+    }
+
+    /// Whether the last frame has been written.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.form, TurnAnswerForm::Over)
     }
 
     /// Handles the head of the answer. The client gets no frame for it.

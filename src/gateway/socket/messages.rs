@@ -32,11 +32,11 @@ pub(crate) struct MessageReader {
     bodies: BodyResources,
     key: KeyDigest,
     address: Option<ClientAddress>,
-    current: Option<PartialMessage>,
+    current: Option<IncompleteMessage>,
 }
 
 /// A message that is arriving.
-struct PartialMessage {
+struct IncompleteMessage {
     /// The number of bytes that have arrived.
     received: u64,
     /// The announced length in bytes; `None` if the message arrives in fragments.
@@ -46,7 +46,7 @@ struct PartialMessage {
     content: Result<(BytesMut, BodyReservation), Refusal>,
 }
 
-impl PartialMessage {
+impl IncompleteMessage {
     /// Adds a piece. Drops all of the message if it exceeds a limit.
     fn push(&mut self, piece: &[u8]) {
         self.received += piece.len() as u64;
@@ -94,7 +94,7 @@ impl MessageReader {
 
     /// Begins a message. `length` is its length in bytes, if that is announced.
     pub(crate) fn begin(&mut self, length: Option<u64>, limits: &BodiesConfig) {
-        let mut message = PartialMessage {
+        let mut message = IncompleteMessage {
             received: 0,
             length,
             bytes_max: limits.bytes_max as u64,
@@ -116,7 +116,7 @@ impl MessageReader {
 
     /// Ends the message. Returns `None` if none has begun.
     pub(crate) fn finish(&mut self) -> Option<CompleteMessage> {
-        let PartialMessage {
+        let IncompleteMessage {
             received,
             length,
             content,

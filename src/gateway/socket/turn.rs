@@ -146,7 +146,7 @@ impl TurnSession {
 
     /// Handles a piece of the answer's body and its end. Writes the frames that are complete with it.
     async fn write(&mut self, piece: Option<&[u8]>, end: bool) -> Result<()> {
-        if self.is_gone() {
+        if self.is_gone() || self.answer.is_over() {
             return Ok(());
         }
         if self.pieces.is_closed() {
@@ -288,7 +288,8 @@ impl Session for TurnSession {
 
     /// Waits for the end of the socket, because the body is complete.
     async fn read_body_or_idle(&mut self, _no_body_expected: bool) -> Result<Option<Bytes>> {
-        if !self.is_gone() {
+        // A client that leaves behind the last frame has a complete answer.
+        if !self.is_gone() && !self.answer.is_over() {
             self.pieces.closed().await;
             self.on_disconnect()?;
         }
