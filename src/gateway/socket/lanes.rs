@@ -146,6 +146,11 @@ impl SocketLanes {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
+    /// Whether the client has got the last frame of each running request.
+    pub(crate) fn has_told_all(&self) -> bool {
+        self.running.iter().all(|turn| turn.is_told)
+    }
+
     /// Returns the next event of a running request.
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<LaneEvent> {
         let count = self.running.len();

@@ -169,6 +169,12 @@ impl Socket {
     /// Refuses a request on a socket that is about to end.
     fn refuse_late(&mut self, stream_id: Option<&str>, end: SocketEnd) {
         let (code, error) = match end {
+            SocketEnd::Drain if self.lanes.has_told_all() => {
+                // The close frame is the answer, at once: agents open a new socket then, without a word to their users.
+                let now = clock::instant();
+                self.pending = self.pending.map(|pending| PendingClose { from: now, ..pending });
+                return self.count_refused("stopping");
+            }
             SocketEnd::Drain => {
                 let message = "The service is being restarted. Send the request again on a new socket.";
                 ("stopping", SocketError::new(503, "stopping", message).retry_after(1))

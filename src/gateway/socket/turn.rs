@@ -1,6 +1,9 @@
 //! Runs each request on a socket as an exchange of the gateway. [`TurnSession`] is Pingora's session of such a request: its head is
 //! that of a POST, its body is the client's message, and its answer leaves as frames.
 
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -39,6 +42,9 @@ use crate::{
 
 /// The maximum number of pieces of an answer that wait for the socket.
 const PIECES_MAX: usize = 8;
+
+/// The time for which a provider can still end its answer after a client that has got the last frame has left.
+const AFTER_LAST_FRAME: Duration = Duration::from_secs(1);
 
 /// Pingora replays these bytes at each attempt, so that it calls the body's hook, which replaces them by the stored body.
 const REPLAYED: &[u8] = b"{}";
@@ -288,9 +294,12 @@ impl Session for TurnSession {
 
     /// Waits for the end of the socket, because the body is complete.
     async fn read_body_or_idle(&mut self, _no_body_expected: bool) -> Result<Option<Bytes>> {
-        // A client that leaves behind the last frame has a complete answer.
-        if !self.is_gone() && !self.answer.is_over() {
+        if !self.is_gone() {
             self.pieces.closed().await;
+            if self.answer.is_over() {
+                // The client has left behind the last frame, so its answer is complete when the provider ends it, too.
+                tokio::time::sleep(AFTER_LAST_FRAME).await;
+            }
             self.on_disconnect()?;
         }
         std::future::pending().await

@@ -65,6 +65,8 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     if *refusal == Refusal::UpgradeUnavailable {
         // RFC 9110 section 15.5.22 requires this header with the protocol to use instead.
         headers.push(("upgrade", "HTTP/1.1".to_owned()));
+        // RFC 6455 section 4.2.2: the version of WebSocket that a client may try instead of its own.
+        headers.push(("sec-websocket-version", "13".to_owned()));
     }
     if matches!(
         refusal,
