@@ -99,6 +99,7 @@ impl ClientFrame {
         self.members.as_ref().err().copied()
     }
 
+    /// The purpose of the frame.
     pub(crate) fn kind(&self) -> ClientFrameKind {
         if self.members.is_err() {
             return ClientFrameKind::Create;

@@ -266,7 +266,9 @@ fn frame_headers(headers: &HeaderMap) -> String {
 /// The response that a terminal event completes: its id, and its output as the inside of a JSON array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CompletedResponse {
+    /// The id by which a client can continue the response.
     pub id: String,
+    /// The items of the output, as the inside of a JSON array.
     pub output: Vec<u8>,
 }
 
