@@ -90,6 +90,7 @@ pub mod parts {
                 protocol::{AnswerFraming, AnswerReport, Break, Observer, Protocol, observer::HEAP_BYTES_MAX},
                 proxy_protocol,
                 tokens::CharClasses,
+                websocket,
             },
         },
         gateway::coding::{Coding, decoding},

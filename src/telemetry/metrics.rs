@@ -11,6 +11,7 @@
 mod declared;
 mod kinds;
 mod requests;
+mod sockets;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use crate::telemetry::{
     access_log::RequestRecord,
     metrics::declared::{
         ConnectionMetrics, GenAiMetrics, JournalMetrics, LogMetrics, ProcessMetrics, ProgramMetrics, ProviderMetrics,
-        RequestMetrics, StoreMetrics,
+        RequestMetrics, SocketMetrics, StoreMetrics,
     },
 };
 
@@ -32,6 +33,7 @@ pub(crate) use crate::telemetry::metrics::declared::MoneyMetrics;
 pub(crate) use crate::telemetry::metrics::kinds::{GaugeGuard, Label, MetricReading, MetricSeries};
 pub(crate) use crate::telemetry::metrics::requests::{CertificateEnd, CloseReason, ListenerFigures};
 pub(crate) use crate::telemetry::metrics::requests::{DetachedEnd, EndpointSeries};
+pub(crate) use crate::telemetry::metrics::sockets::SocketEnd;
 
 /// The content type of the text that [`Metrics::render`] returns.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -47,6 +49,7 @@ pub(crate) struct Metrics {
     pub(crate) log: LogMetrics,
     pub(crate) program: ProgramMetrics,
     pub(crate) connections: ConnectionMetrics,
+    pub(crate) sockets: SocketMetrics,
     pub(crate) process: ProcessMetrics,
     gen_ai: GenAiMetrics,
     labels: ArcSwap<KnownLabels>,
@@ -74,6 +77,7 @@ impl Metrics {
             log: LogMetrics::register(&registry)?,
             program: ProgramMetrics::register(&registry)?,
             connections: ConnectionMetrics::register(&registry)?,
+            sockets: SocketMetrics::register(&registry)?,
             gen_ai: GenAiMetrics::register(&registry)?,
             process: ProcessMetrics::register(&registry)?,
             labels: ArcSwap::default(),
@@ -90,6 +94,7 @@ impl Metrics {
         metrics.process.set_start();
         metrics.requests.create_at_zero();
         metrics.connections.create_at_zero();
+        metrics.sockets.create_at_zero();
         metrics.add_labels(models.iter().copied(), providers.iter().copied());
         Ok(metrics)
     }

@@ -2,6 +2,7 @@
 //! stable Rust for a bounded time; `tests/fuzz/targets/` runs the same functions coverage-guided.
 
 mod files;
+mod frames;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use weir::parts::{
 };
 
 pub(crate) use files::{journal_frames, journal_records, price_list, provider_file};
+pub(crate) use frames::websocket;
 pub(crate) use wire::{chunked_body, content_coding, proxy_header, request_head};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
@@ -23,7 +25,7 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Proto
 pub(crate) type Entry = fn(&[u8]);
 
 /// Every entry point by its name, which is also the name of its coverage-guided target.
-pub(crate) const ENTRIES: [(&str, Entry); 13] = [
+pub(crate) const ENTRIES: [(&str, Entry); 14] = [
     ("sse", sse),
     ("json_array", json_array),
     ("unary", unary),
@@ -33,6 +35,7 @@ pub(crate) const ENTRIES: [(&str, Entry); 13] = [
     ("chunked_body", chunked_body),
     ("proxy_header", proxy_header),
     ("content_coding", content_coding),
+    ("websocket", websocket),
     ("journal_frames", journal_frames),
     ("journal_records", journal_records),
     ("provider_file", provider_file),

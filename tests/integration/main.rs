@@ -15,6 +15,7 @@ mod harness;
 mod admin_over_tcp;
 mod agents;
 mod allocator;
+mod autobahn;
 mod beginnings;
 mod bodies;
 mod body_floods;

@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
         /// The methods that the path supports, in the form of the header `allow`.
         allow: &'static str,
     },
-    /// The client requested a WebSocket, which weir does not support (docs/interface.md, Endpoints).
+    /// The client requested a WebSocket that cannot be opened, so it has to use POST (docs/interface.md, WebSocket).
     UpgradeUnavailable,
     /// The path is that of chat completions, which weir does not offer.
     ChatCompletionsRemoved,

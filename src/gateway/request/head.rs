@@ -114,9 +114,7 @@ pub(crate) fn target(head: &RequestHeader) -> Result<RequestTarget, Refusal> {
         && head.uri.path() == "/v1/responses"
         && head.headers.get_all(header::UPGRADE).iter().any(is_websocket)
     {
-        // Codex tries a WebSocket first. After any refusal but this one it tries seven times, or gives up the turn
-        // (ARCHITECTURE.md, "What clients make of weir's refusals").
-        return Err(Refusal::UpgradeUnavailable);
+        return Ok(RequestTarget::Socket);
     }
     operation::read_target(head.method.as_str(), head.uri.path()).map_err(|error| match error {
         RequestTargetError::UnknownPath => Refusal::UnknownPath,
