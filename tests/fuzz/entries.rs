@@ -2,6 +2,7 @@
 //! stable Rust for a bounded time; `tests/fuzz/targets/` runs the same functions coverage-guided.
 
 mod files;
+pub(crate) mod translation;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,9 @@ use weir::parts::{
 };
 
 pub(crate) use files::{journal_frames, journal_records, price_list, provider_file};
+pub(crate) use translation::{
+    chat_answer, gemini_answer, messages_answer, reasoning_carrier, responses_answer, translated_request,
+};
 pub(crate) use wire::{chunked_body, content_coding, proxy_header, request_head};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
@@ -23,7 +27,7 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Proto
 pub(crate) type Entry = fn(&[u8]);
 
 /// Every entry point by its name, which is also the name of its coverage-guided target.
-pub(crate) const ENTRIES: [(&str, Entry); 13] = [
+pub(crate) const ENTRIES: [(&str, Entry); 19] = [
     ("sse", sse),
     ("json_array", json_array),
     ("unary", unary),
@@ -37,6 +41,12 @@ pub(crate) const ENTRIES: [(&str, Entry); 13] = [
     ("journal_records", journal_records),
     ("provider_file", provider_file),
     ("price_list", price_list),
+    ("translated_request", translated_request),
+    ("messages_answer", messages_answer),
+    ("responses_answer", responses_answer),
+    ("gemini_answer", gemini_answer),
+    ("chat_answer", chat_answer),
+    ("reasoning_carrier", reasoning_carrier),
 ];
 
 /// A provider file with every kind of body edit.
