@@ -38,10 +38,10 @@ const OPENING_WAIT: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_millis(300);
 const POLL: Duration = Duration::from_millis(2);
 const KIB: f64 = 1024.0;
-/// The most that a stream may grow by with much text, in parts of the text.
-const FLAT_AIM: f64 = 0.25;
-/// The same where the protocol repeats the text at its end.
-const REPEATED_AIM: f64 = 3.0;
+/// The most that a stream may grow by with much text, in KiB: a quarter of the text.
+const FLAT_AIM: f64 = 16.0;
+/// The same where the protocol repeats the text at its end: three times the text.
+const REPEATED_AIM: f64 = 192.0;
 
 /// How much of everything.
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ pub(crate) async fn measure(host: &Host, scale: MemoryScale) -> Result<(), Strin
         "native, much text",
         "translated from chat",
         "translated, much text",
-        "growth per text",
+        "growth by the text",
         "aim",
     ]);
     for client in [Protocol::Messages, Protocol::Gemini, Protocol::Responses] {
@@ -86,11 +86,7 @@ pub(crate) async fn measure(host: &Host, scale: MemoryScale) -> Result<(), Strin
             }
         }
         let [native, [little, much]] = &kib;
-        let growth: Vec<f64> = much
-            .iter()
-            .zip(little)
-            .map(|(much, little)| (much - little) / text)
-            .collect();
+        let growth: Vec<f64> = much.iter().zip(little).map(|(much, little)| much - little).collect();
         let most = match client {
             Protocol::Messages | Protocol::Gemini => FLAT_AIM,
             Protocol::Responses => REPEATED_AIM,
