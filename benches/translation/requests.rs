@@ -33,7 +33,7 @@ pub(crate) struct AloneScale {
     pub(crate) deltas: usize,
 }
 
-/// Translates a request and an answer for each pair; returns when both tables are printed.
+/// Translates a request and the deltas of an answer for each pair, and prints a table.
 pub(crate) fn measure(scale: AloneScale) -> Result<(), String> {
     let mut table = Table::new(&[
         "translation alone",
