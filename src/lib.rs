@@ -103,6 +103,8 @@ pub mod parts {
         },
     };
 
+    pub mod translation;
+
     /// The consumption log that is stored in files.
     pub mod log {
         pub use crate::{

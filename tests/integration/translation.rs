@@ -11,6 +11,7 @@ mod other_providers;
 mod pairs;
 mod refusals;
 mod routes;
+mod soak;
 mod stage;
 mod streams;
 mod turns;

@@ -1,5 +1,7 @@
 //! What fuzzing begins with: the tests' own data, and what coverage-guided runs have found worth keeping.
 
+mod translation;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
@@ -32,6 +34,12 @@ pub(super) fn of(entry: &str) -> Vec<Vec<u8>> {
         "journal_records" => records(),
         "provider_file" => shipped().into_iter().map(|file| file.text.into_bytes()).collect(),
         "price_list" => prices(),
+        "translated_request" => [requests(), translation::requests()].concat(),
+        "messages_answer" => translation::answers("messages"),
+        "responses_answer" => translation::answers("responses"),
+        "gemini_answer" => translation::answers("gemini"),
+        "chat_answer" => translation::answers("chat"),
+        "reasoning_carrier" => translation::states(),
         other => panic!("no seeds for {other}"),
     };
     seeds.extend(kept(entry));
