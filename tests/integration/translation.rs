@@ -11,6 +11,7 @@ mod other_providers;
 mod pairs;
 mod refusals;
 mod routes;
+mod sockets;
 mod stage;
 mod streams;
 mod turns;
