@@ -28,6 +28,7 @@ use crate::{
         client::Client,
         exchange::Exchange,
         forward::Forward,
+        key_slots::KeySlot,
         parts::Gateway,
         provider_state,
         request::{

@@ -13,9 +13,10 @@ use tempfile::TempDir;
 use crate::harness::node::{Finished, node, node_modules, run};
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{note, skip};
-use crate::harness::{CLAUDE_CODE_MODEL, DEEPSEEK_MODEL, GEMINI_MODEL, RESPONSES_MODEL, Weir, wait_for};
+use crate::harness::{CLAUDE_CODE_MODEL, DEEPSEEK_MODEL, GEMINI_MODEL, RESPONSES_MODEL, Weir, WeirBuilder, wait_for};
 
 mod limits;
+mod sockets;
 
 /// How long one turn may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -136,6 +137,11 @@ impl Agent {
     /// The same with any prompt.
     #[track_caller]
     fn ask(&self, weir: &Weir, key: &str, work: &Path, prompt: &str) -> Option<Finished> {
+        self.begin(weir, key, prompt).map(|asked| asked.run(work))
+    }
+
+    /// Prepares a turn with any prompt: it does not need the gateway's value any more.
+    fn begin(&self, weir: &Weir, key: &str, prompt: &str) -> Option<Asked> {
         let (node, modules) = (node()?, node_modules("tests/agents")?);
         let home = TempDir::new().unwrap();
         let base_url = format!("http://{}", weir.gateway);
@@ -155,16 +161,36 @@ impl Agent {
             ("NO_PROXY", "127.0.0.1".to_owned()),
         ];
         environment.extend((self.environment)(&folder, &base_url, key));
-        let (node, script) = (node.display().to_string(), modules.join(self.script));
-        let script = script.display().to_string();
-        let mut words = vec![node.as_str(), script.as_str()];
-        words.extend(
-            self.arguments
-                .iter()
-                .map(|word| if *word == "MODEL" { self.model } else { word }),
-        );
-        words.push(prompt);
-        Some(run(&words, &environment, work, LIMIT))
+        let mut words = vec![
+            node.display().to_string(),
+            modules.join(self.script).display().to_string(),
+        ];
+        words.extend(self.arguments.iter().map(|word| match *word {
+            "MODEL" => self.model.to_owned(),
+            word => word.to_owned(),
+        }));
+        words.push(prompt.to_owned());
+        Some(Asked {
+            words,
+            environment,
+            _home: home,
+        })
+    }
+}
+
+/// An agent that has been told what to do.
+struct Asked {
+    words: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+    _home: TempDir,
+}
+
+impl Asked {
+    /// Runs the turn in `work`.
+    #[track_caller]
+    fn run(&self, work: &Path) -> Finished {
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        run(&words, &self.environment, work, LIMIT)
     }
 }
 
@@ -173,7 +199,10 @@ impl Agent {
 #[track_caller]
 fn finishes_a_turn(agent: &Agent, websockets: Websockets) {
     let sample = SampleProvider::start();
-    let weir = Weir::start(&sample.base_url());
+    let weir = WeirBuilder::new()
+        .all_providers(&sample.base_url())
+        .set("sockets.enabled", websockets != Websockets::Refused)
+        .start();
     let key = weir.key();
     let work = TempDir::new().unwrap();
     let Some(finished) = agent.turn(&weir, &key.text, work.path()) else {
@@ -192,17 +221,23 @@ fn finishes_a_turn(agent: &Agent, websockets: Websockets) {
     let bills = sample.bills();
     assert!(bills.len() >= 2, "{bills:?}");
     let (refused, lines) = wait_for("an access line for each answer", || {
-        let parted: (Vec<Json>, Vec<Json>) = weir
+        let (refused, mut served): (Vec<Json>, Vec<Json>) = weir
             .access_lines()
             .into_iter()
             .partition(|line| line["refusal"].is_string());
-        (parted.1.len() >= bills.len()).then_some(parted)
+        // weir itself answers the handshake of a socket, and the request that only prepares a conversation on it.
+        served.retain(|line| line["provider"].is_string());
+        (served.len() >= bills.len()).then_some((refused, served))
     });
     assert_eq!(lines.len(), bills.len(), "{lines:?}");
     match websockets {
-        Websockets::NotTried => assert!(refused.is_empty(), "{refused:?}"),
+        Websockets::NotTried | Websockets::Served => assert!(refused.is_empty(), "{refused:?}"),
         Websockets::Refused => assert_upgrades_refused(&refused),
     }
+    let transport = match websockets {
+        Websockets::Served => "websocket".into(),
+        Websockets::NotTried | Websockets::Refused => Json::Null,
+    };
     for line in &lines {
         assert!(
             line["status"].as_u64().is_some_and(|status| status / 100 == 2),
@@ -213,6 +248,7 @@ fn finishes_a_turn(agent: &Agent, websockets: Websockets) {
         assert_eq!(line["provider"], agent.provider, "{line}");
         assert_eq!(line["model"], agent.model, "{line}");
         assert_eq!(line["stream"], true, "{line}");
+        assert_eq!(line["transport"], transport, "{line}");
     }
     let counted = |kind: &str| total(lines.iter().flat_map(|line| usage(line, kind)));
     let billed = |name: &str| total(bills.iter().map(|bill| bill[name].as_u64().unwrap()));
@@ -230,11 +266,12 @@ fn finishes_a_turn(agent: &Agent, websockets: Websockets) {
     ));
 }
 
-/// Whether the agent first tries to speak over a websocket.
-#[derive(Clone, Copy)]
+/// Whether the agent first tries to speak over a websocket, and what comes of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Websockets {
     NotTried,
     Refused,
+    Served,
 }
 
 /// With 426 Codex falls back at once; any other refusal it tries to overcome six times.
@@ -304,17 +341,7 @@ fn codex_finishes_a_turn_with_a_tool() {
 
 #[test]
 fn codex_falls_back_when_its_websocket_is_refused() {
-    let agent = Agent {
-        files: |base_url, key| {
-            let mut files = (CODEX.files)(base_url, key);
-            files
-                .iter_mut()
-                .for_each(|(_, settings)| settings.push_str("supports_websockets = true\n"));
-            files
-        },
-        ..CODEX
-    };
-    finishes_a_turn(&agent, Websockets::Refused);
+    finishes_a_turn(&sockets::CODEX_OVER_SOCKETS, Websockets::Refused);
 }
 
 #[test]

@@ -46,6 +46,7 @@ pub(crate) mod terminal;
 pub(crate) mod tools;
 pub(crate) mod upgrades;
 pub(crate) mod wait;
+pub(crate) mod websocket;
 pub(crate) mod weir;
 
 pub(crate) use client::Client;

@@ -80,6 +80,7 @@ mod side_listeners;
 mod siege;
 mod sign_in;
 mod soak;
+mod sockets;
 mod stability;
 mod stale_connections;
 mod state;

@@ -11,7 +11,7 @@ mod other_providers;
 mod pairs;
 mod refusals;
 mod routes;
-mod soak;
+mod sockets;
 mod stage;
 mod streams;
 mod turns;
