@@ -43,7 +43,7 @@ pub(crate) struct SocketHandshake {
     /// The client's address, for its share of the memory for bodies; `None` if many clients share it.
     pub address: Option<ClientAddress>,
     /// One of the key's sockets.
-    pub slot: KeySlot,
+    pub _slot: KeySlot,
 }
 
 impl fmt::Debug for SocketHandshake {

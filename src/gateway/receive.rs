@@ -182,7 +182,7 @@ async fn accept_socket(
         request_id,
         digest: caller.digest,
         address: head::known_client(session, &gateway.limits.trusted_proxies),
-        slot,
+        _slot: slot,
     }))
 }
 

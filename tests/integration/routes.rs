@@ -243,7 +243,7 @@ fn an_unknown_model_is_404_and_reaches_no_provider() {
 #[test]
 fn switching_provider_means_changing_only_the_model() {
     let (first, second) = (RecordingProvider::least(), RecordingProvider::least());
-    let weir = crate::harness::WeirBuilder::new()
+    let weir = WeirBuilder::new()
         .provider("anthropic", &first.base_url())
         .provider("deepseek", &second.base_url())
         .start();

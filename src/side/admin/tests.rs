@@ -18,7 +18,7 @@ use crate::{
         money::{NanoUsd, price::Price},
         wire::Protocol,
     },
-    money::account_changes::{AccountChanges, DirectChanges},
+    money::account_changes::{AccountChanges, direct::DirectChanges},
     sinks::{OpenLogBackend, store_log::StoreLog},
     store::{
         KeyStore,

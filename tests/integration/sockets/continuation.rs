@@ -102,7 +102,7 @@ fn ten_turns_are_continued_one_after_the_other() {
     let key = weir.key().text;
     let mut socket = WebSocket::open(weir.gateway, &key);
     let mut expected: Vec<Json> = Vec::new();
-    let mut id = None;
+    let mut id: Option<String> = None;
     for number in 1..=10 {
         let prompt = format!("prompt {number}");
         let frame = match &id {

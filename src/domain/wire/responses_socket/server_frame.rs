@@ -119,14 +119,6 @@ impl ServerEventKind {
             _ => Self::Progress,
         })
     }
-
-    /// Whether no further event of the answer follows.
-    pub(crate) fn is_terminal(self) -> bool {
-        match self {
-            Self::Completed | Self::Unfinished | Self::Error => true,
-            Self::ItemDone | Self::Progress => false,
-        }
-    }
 }
 
 /// Appends an event as a text frame. Events of a named lane get its `stream_id`.

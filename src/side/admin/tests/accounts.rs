@@ -12,7 +12,7 @@ use crate::{
         ledger::{AccountChange, NodeId, Record, Settlement, Step},
         money::NanoUsd,
     },
-    money::account_changes::InjectedFault,
+    money::account_changes::direct::InjectedFault,
 };
 
 #[tokio::test]
