@@ -53,6 +53,8 @@ pub(crate) struct ChatTraits {
     pub(crate) reasoning_back: ReasoningBack,
     /// Whether system messages behind the first one are accepted.
     pub(crate) system_inside: bool,
+    /// Whether a user's message directly behind the results of calls is accepted.
+    pub(crate) user_after_results: bool,
     /// The ids of calls that the host accepts.
     pub(crate) call_ids: CallIdForm,
 }
@@ -63,6 +65,7 @@ impl Default for ChatTraits {
             reasoning: ChatReasoning::default(),
             reasoning_back: ReasoningBack::default(),
             system_inside: true,
+            user_after_results: true,
             call_ids: CallIdForm::default(),
         }
     }

@@ -316,6 +316,60 @@ fn nothing_is_put_between_a_call_and_its_result() {
 }
 
 #[test]
+fn a_host_can_want_a_message_of_the_assistant_between_a_result_and_the_user() {
+    let traits = ChatTraits {
+        system_inside: false,
+        user_after_results: false,
+        ..ChatTraits::default()
+    };
+    let roles_and_losses = |behind: Vec<(TurnRole, BlockContent<'static>)>| {
+        let mut blocks = vec![
+            (User, text("question")),
+            (Assistant, call("call_1", "{}")),
+            (User, result("call_1", vec![text("one")])),
+        ];
+        blocks.extend(behind);
+        let written = written_for(&conversation(blocks), traits.clone());
+        let messages = written.messages();
+        let roles = messages.as_array().unwrap().iter().skip(3);
+        let roles: Vec<String> = roles
+            .map(|message| message["role"].as_str().unwrap().to_owned())
+            .collect();
+        (roles.join(" "), written.losses.join(", "))
+    };
+    let image = || result("call_2", vec![media(MediaKind::Image, "image/png", "AAAA")]);
+    let adapted_3 = "adapted 3".to_owned();
+    for (behind, roles, losses) in [
+        (Vec::new(), "", String::new()),
+        (vec![(Assistant, text("done"))], "assistant", String::new()),
+        (
+            vec![(Assistant, text("done")), (User, text("more"))],
+            "assistant user",
+            String::new(),
+        ),
+        (vec![(User, text("a reminder"))], "assistant user", adapted_3.clone()),
+        (
+            vec![(System, text("rule")), (User, text("more"))],
+            "assistant user user",
+            adapted_3,
+        ),
+        (
+            vec![(User, image()), (User, result("call_3", Vec::new()))],
+            "tool tool assistant user",
+            "adapted call_2[0]".to_owned(),
+        ),
+    ] {
+        assert_eq!(roles_and_losses(behind), (roles.to_owned(), losses), "{roles}");
+    }
+    let everywhere = written(&conversation(vec![
+        (Assistant, call("call_1", "{}")),
+        (User, result("call_1", Vec::new())),
+        (User, text("a reminder")),
+    ]));
+    assert_eq!(everywhere.messages().as_array().unwrap().len(), 3);
+}
+
+#[test]
 fn a_text_of_the_system_behind_a_call_without_result_is_not_lost() {
     for next in [None, Some((User, text("go on"))), Some((Assistant, text("done")))] {
         let mut blocks = vec![(Assistant, call("call_1", "{}")), (System, text("rule"))];
@@ -626,8 +680,14 @@ proptest! {
     fn each_request_of_a_conversation_begins_with_the_messages_of_the_one_before(
         parts in proptest::collection::vec(exchanges(), 1..4),
         system_inside in any::<bool>(),
+        user_after_results in any::<bool>(),
     ) {
-        let traits = ChatTraits { system_inside, reasoning_back: ReasoningBack::Always, ..ChatTraits::default() };
+        let traits = ChatTraits {
+            system_inside,
+            user_after_results,
+            reasoning_back: ReasoningBack::Always,
+            ..ChatTraits::default()
+        };
         let full = conversation(parts.into_iter().flatten().collect());
         let whole = written_for(&full, traits.clone()).body;
         for count in 1..full.turns.len() {

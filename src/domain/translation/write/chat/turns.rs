@@ -18,6 +18,8 @@ use crate::domain::translation::{
 const ERROR_LINE: &str = "[error]";
 /// What a tool's message has in the place of an image: only a user's message can have images.
 const IMAGE_PLACE: &str = "[image: see the user message below]";
+/// What the assistant says between results and a user's message, for a host that refuses the one directly behind the other.
+const RESULTS_READ: &str = "I have read the results.";
 
 /// Writes the instructions and all turns.
 ///
@@ -33,6 +35,7 @@ pub(super) fn write_messages(
         traits,
         losses,
         messages,
+        is_behind_result: false,
     };
     if !conversation.system.is_empty() {
         writer.write_text("system", &conversation.system.join(BLOCK_BREAK));
@@ -96,6 +99,8 @@ struct ChatTurnWriter<'w, 'o> {
     traits: &'w ChatTraits,
     losses: &'w mut TranslationLosses,
     messages: &'w mut JsonArrayWriter<'o>,
+    /// Whether the last message is the result of a call.
+    is_behind_result: bool,
 }
 
 impl ChatTurnWriter<'_, '_> {
@@ -111,10 +116,20 @@ impl ChatTurnWriter<'_, '_> {
     }
 
     fn write_text(&mut self, role: &str, text: &str) {
+        self.is_behind_result = false;
         self.messages.object(|message| {
             message.text("role", role);
             message.text("content", text);
         });
+    }
+
+    /// Writes a message of the assistant where the host accepts no message of the user. Returns whether it did.
+    fn separate_from_results(&mut self) -> bool {
+        let is_needed = self.is_behind_result && !self.traits.user_after_results;
+        if is_needed {
+            self.write_text("assistant", RESULTS_READ);
+        }
+        is_needed
     }
 
     /// Writes a text of the system behind the first message.
@@ -126,6 +141,7 @@ impl ChatTurnWriter<'_, '_> {
             self.write_text("system", text);
         } else {
             self.losses.adapted(block.path.as_str());
+            self.separate_from_results();
             self.write_text("user", &format!("<system>{text}</system>"));
         }
     }
@@ -152,6 +168,12 @@ impl ChatTurnWriter<'_, '_> {
             self.write_system(block);
         }
         parts.append(&mut own_parts);
+        if !parts.is_empty() && self.separate_from_results() {
+            // An image of a result is reported already.
+            if let Some(block) = turn.blocks.iter().find(|block| !is_result(block)) {
+                self.losses.adapted(block.path.as_str());
+            }
+        }
         self.write_parts(&parts);
         Ok(())
     }
@@ -185,6 +207,7 @@ impl ChatTurnWriter<'_, '_> {
                 false => format!("{ERROR_LINE}\n{content}"),
             };
         }
+        self.is_behind_result = true;
         self.messages.object(|message| {
             message.text("role", "tool");
             message.text("tool_call_id", &result.call_id);
@@ -243,6 +266,7 @@ impl ChatTurnWriter<'_, '_> {
             self.write_text("user", &texts.join(BLOCK_BREAK));
             return;
         }
+        self.is_behind_result = false;
         self.messages.object(|message| {
             message.text("role", "user");
             message.array("content", |content| {
@@ -290,6 +314,7 @@ impl ChatTurnWriter<'_, '_> {
             return;
         }
         let place = self.traits.reasoning;
+        self.is_behind_result = false;
         self.messages.object(|message| {
             message.text("role", "assistant");
             write_answer(place, &reasoning, &text, !calls.is_empty(), message);
