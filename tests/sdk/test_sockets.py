@@ -11,7 +11,7 @@ from conftest import wrong_key
 
 TEXT = "Tell me about rivers. [[sample: deltas=30 delta_bytes=11]]"
 # Longer than the pings and their timeout together.
-LONG = "Tell me. [[sample: deltas=30 gap_ms=100]]"
+LONG = "Tell me. [[sample: deltas=15 gap_ms=100]]"
 ENDS = ("response.completed", "response.failed", "response.incomplete", "error")
 
 
@@ -154,7 +154,7 @@ def test_pings_of_the_client_are_answered_while_answers_run_and_others_wait(weir
 
 def test_a_large_event_arrives(weir):
     with client(weir).responses.connect() as connection:
-        create(connection, weir, "Tell me. [[sample: deltas=2 delta_bytes=1048576]]")
+        create(connection, weir, "Tell me. [[sample: deltas=2 delta_bytes=1048576 usage=zero]]")
         text, end = turn(connection)
     assert len(text) == 2 << 20 and end.response.output_text == text
 

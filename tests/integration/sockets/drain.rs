@@ -1,7 +1,9 @@
 //! The end of the process, and an upgrade, with open sockets: what runs is finished, and clients are told to connect anew.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
 
 use super::stage::{create, create_in, held_until, provider, words};
 use crate::harness::request::{Upload, Wire};
@@ -145,19 +147,25 @@ fn an_upgrade_finishes_what_runs_on_sockets_and_the_new_process_opens_the_next_o
 }
 
 /// A client that keeps a conversation on its socket as Codex does: whatever ends the socket, it sends everything on the next one.
-fn converse(gateway: std::net::SocketAddr, key: &str, requests: usize) -> usize {
+fn converse(gateway: SocketAddr, key: &str, requests: usize) -> usize {
     let mut socket = WebSocket::open(gateway, key);
     let mut reconnected = 0;
     for _ in 0..requests {
         loop {
             socket.send(&create("Tell me of weirs. [[sample: deltas=5 gap_ms=5]]"));
-            let first = socket.message();
-            let Message::Text(_) = first else {
-                assert!(matches!(first, Message::Close(1012, _)), "{first:?}");
-                socket = WebSocket::open(gateway, key);
-                reconnected += 1;
-                continue;
+            let first = match socket.message() {
+                Message::Text(text) => serde_json::from_str::<Json>(&text).unwrap(),
+                end => {
+                    assert!(matches!(end, Message::Close(1012, _)), "{end:?}");
+                    socket = WebSocket::open(gateway, key);
+                    reconnected += 1;
+                    continue;
+                }
             };
+            if first["type"] == "error" {
+                assert_eq!(first["error"]["code"], "stopping", "{first}");
+                continue;
+            }
             // What has begun is finished.
             socket.turn().completed();
             break;

@@ -69,12 +69,12 @@ fn a_client_that_breaks_the_protocol_is_told_by_the_code_and_others_are_served()
         let mut socket = WebSocket::open(weir.gateway, &key);
         socket.write(&bytes);
         assert_eq!(socket.close_code(), Some(code), "{what}");
-        assert_eq!(socket.read(), Message::End, "{what}");
     }
     // A length that no 64-bit number may have, and that would be too large.
     let mut socket = WebSocket::open(weir.gateway, &key);
     socket.write(&frame_head(TEXT, 1 << 63));
     assert!(matches!(socket.close_code(), Some(1002 | 1009)));
+    assert_eq!(socket.read(), Message::End, "whether the client closes or not");
     assert_eq!(other.ask(&create("hi")).completed().text(), words("hi"));
     assert_eq!(provider.count(), 1, "nothing of the others was forwarded");
 }

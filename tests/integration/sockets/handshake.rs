@@ -28,6 +28,8 @@ fn a_handshake_opens_a_socket_and_has_a_line_that_names_the_socket_of_its_turns(
     let weir = Weir::start(&provider.base_url());
     let key = weir.key();
     let mut socket = WebSocket::open(weir.gateway, &key.text);
+    let id = socket.headers.iter().find(|(name, _)| name == "x-weir-request-id");
+    let id = id.map(|(_, value)| value.clone());
     assert_eq!(socket.ask(&create("hi")).completed().text(), words("hi"));
     assert_eq!(socket.ask(&create("ho")).completed().text(), words("ho"));
     let turns = turn_lines(&weir, 2);
@@ -44,6 +46,7 @@ fn a_handshake_opens_a_socket_and_has_a_line_that_names_the_socket_of_its_turns(
         opened["socket_id"].as_str().is_some_and(|id| !id.is_empty()),
         "{opened}"
     );
+    assert_eq!(opened["request_id"].as_str(), id.as_deref(), "{opened}");
     for turn in &turns {
         assert_eq!(turn["socket_id"], opened["socket_id"], "{turn}");
         assert_eq!(turn["key_id"], key.id.as_str(), "{turn}");

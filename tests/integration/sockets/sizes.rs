@@ -1,7 +1,7 @@
 //! Sizes of messages: what is too large is refused while the socket stays, far beyond it the socket ends, and what has arrived
 //! counts like the body of a POST.
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::stage::{create, provider, words};
 use crate::harness::request::Wire;
@@ -58,6 +58,22 @@ fn a_message_is_as_large_as_the_body_of_a_post_and_the_socket_outlives_one_that_
     }
     socket.turn().refused(413, expected["code"].as_str().unwrap());
     assert_eq!(socket.ask(&create("ho")).completed().text(), words("ho"));
+}
+
+/// Defect 20: messages with images, or with a conversation that is to be compacted, end the socket.
+#[test]
+fn a_message_of_many_megabytes_is_served() {
+    let provider = provider(&Steps::default());
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let mut socket = WebSocket::open(weir.gateway, &key);
+    let image = format!("data:image/png;base64,{}", "A".repeat(20 << 20));
+    let mut frame = create("");
+    frame["input"] = json!([{"type": "message", "role": "user", "content": [
+        {"type": "input_text", "text": "hi"}, {"type": "input_image", "image_url": image},
+    ]}]);
+    assert_eq!(socket.ask(&frame).completed().text(), words("hi"));
+    assert!(provider.last().body.len() > 20 << 20);
 }
 
 #[test]

@@ -358,6 +358,23 @@ fn an_answer_that_breaks_off_ends_with_an_event_and_the_socket_stays() {
     assert_eq!(outcomes[2], "ok", "{outcomes:?}");
 }
 
+/// Defect 13: a request that may have been served is sent again, and is served twice.
+#[test]
+fn a_request_whose_answer_has_begun_is_not_sent_again() {
+    let provider = provider(&Steps::default());
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let mut socket = WebSocket::open(weir.gateway, &key);
+    socket.ask(&create("cut"));
+    assert_eq!(socket.settle(), Vec::<Json>::new());
+    // Not when the socket ends in the middle of it either.
+    socket.send(&create("hi"));
+    socket.event();
+    drop(socket);
+    weir.books(2);
+    assert_eq!(provider.count(), 2);
+}
+
 /// Defect 23: a provider that says nothing is only noticed by the client, after 300 seconds.
 #[test]
 fn an_answer_that_stalls_is_ended_by_the_gateway() {

@@ -136,7 +136,7 @@ test("a wrong key opens no socket", async () => {
 
 test("a large event arrives", async () => {
   await withSocket(async (socket, next) => {
-    create(socket, "Tell me. [[sample: deltas=2 delta_bytes=1048576]]");
+    create(socket, "Tell me. [[sample: deltas=2 delta_bytes=1048576 usage=zero]]");
     const [text, end] = await turn(next);
     assert.equal(end.type, "response.completed");
     assert.equal(text.length, 2 << 20);
