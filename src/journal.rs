@@ -23,7 +23,7 @@ mod replay;
 mod retention;
 mod sinks;
 mod steps;
-
+mod sync;
 mod tail;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -11,7 +11,7 @@
 
 pub(crate) mod asks;
 pub(crate) mod backfill;
-
+mod batcher;
 #[cfg(test)]
 pub(crate) mod contract;
 pub(crate) mod counters;
@@ -38,15 +38,15 @@ use crate::{
     journal::NumberedRow,
     sinks::{
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, NewestRows, NewestRowsQuery, RowPage},
-        feeder::BatchLimits,
+        batcher::BatchLimits,
         reading::LogReader,
         store_log::StoreLog,
         tail::LogTails,
     },
 };
 
+pub(crate) use crate::sinks::batcher::SinkStats;
 pub(crate) use crate::sinks::feeder::Feeder;
-pub(crate) use crate::sinks::feeder::SinkStats;
 
 /// Consecutive rows of one lane of the journal, handed to a sink together. A row is identified by the lane's name and its number
 /// in the lane; no other row ever has both.

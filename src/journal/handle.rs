@@ -23,11 +23,12 @@ use crate::{
     edges::clock,
     journal::{
         Disk, JournalError, JournalUnavailable, Position, REQUEST_BYTES, RealDisk, Reservation, Retainers, Synced,
-        engine::{self, JournalEngine, WriteState},
+        engine::{JournalEngine, WriteState},
         folder::{self, JournalFolder},
         frame,
         reader::{JournalRecordReader, ReadScope},
         replay::{self, UncertainSettlement},
+        sync,
         tail::JournalTail,
     },
 };
@@ -106,7 +107,7 @@ impl Journal {
             lost: AtomicU64::new(0),
             damaged: AtomicU64::new(replayed.damaged),
         });
-        let thread = engine::start(Arc::clone(&engine)).map_err(failed)?;
+        let thread = sync::start(Arc::clone(&engine)).map_err(failed)?;
         let journal = Arc::new(Self {
             engine,
             thread: Some(thread),

@@ -13,6 +13,7 @@ mod queue;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 

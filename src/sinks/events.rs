@@ -32,7 +32,7 @@ use crate::{
     journal::NumberedRow,
     sinks::{
         Batch, Sink, SinkError,
-        feeder::{BatchLimits, Linger},
+        batcher::{BatchLimits, Linger},
     },
 };
 

@@ -20,12 +20,13 @@ use crate::{
     sinks::{
         Batch, LogBackend, Sink, SinkError,
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
-        feeder::{BatchLimits, Linger},
+        batcher::{BatchLimits, Linger},
     },
 };
 
 mod group;
 mod merge;
+mod staging;
 
 mod query;
 mod s3;
@@ -38,11 +39,11 @@ mod table;
 mod tests;
 
 use crate::sinks::files::merge::FileMerger;
-use crate::sinks::files::merge::FileName;
-use crate::sinks::files::merge::StagingFolder;
 use crate::sinks::files::query::PageReader;
 use crate::sinks::files::query::is_missing;
 pub(crate) use crate::sinks::files::s3::{BucketError, BucketSettings};
+use crate::sinks::files::staging::FileName;
+use crate::sinks::files::staging::StagingFolder;
 use crate::sinks::files::storage::BucketStorage;
 use crate::sinks::files::storage::FileStorage;
 use crate::sinks::files::storage::FolderStorage;
@@ -125,7 +126,7 @@ impl LogFiles {
         }
         let Some(first) = batch.rows.first() else { return Ok(()) };
         let place = FileName {
-            day: merge::day_of(first.row.time_ms),
+            day: staging::day_of(first.row.time_ms),
             node: batch.node,
             after: batch.after,
             upto: batch.upto,

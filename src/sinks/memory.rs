@@ -17,8 +17,8 @@ use crate::{
     journal::NumberedRow,
     sinks::{
         Batch, Sink, SinkError,
+        batcher::{BatchLimits, Linger},
         contract::Place,
-        feeder::{BatchLimits, Linger},
     },
 };
 

@@ -26,7 +26,7 @@ use crate::{
     journal::{Journal, NumberedRow},
     sinks::{
         Batch,
-        feeder::{BatchLimits, DISORDER_MS},
+        batcher::{BatchLimits, DISORDER_MS},
     },
 };
 

@@ -27,7 +27,7 @@ use crate::store::{ChangeError, Changes, KeyHealer, KeyLookup, KeyStore, KeyView
 mod archive;
 
 mod file;
-
+pub(crate) mod handover;
 mod key_index;
 pub(crate) mod ledger;
 pub(crate) mod ownership;

@@ -26,7 +26,7 @@ mod recovery;
 
 mod rights;
 mod scripts;
-
+mod settings;
 mod sign_ins;
 mod stability;
 #[cfg(test)]
@@ -69,7 +69,7 @@ use crate::{
 };
 
 pub use self::ledger::RedisLedger;
-pub use crate::store::redis::dialer::{RedisMode, RedisSettings};
+pub use self::settings::{RedisMode, RedisSettings};
 pub use crate::store::redis::recovery::AdoptPolicy;
 pub(crate) use crate::store::redis::recovery::InitOutcome;
 

@@ -20,7 +20,7 @@ use crate::{
     },
     store::{
         KeyStore,
-        embedded::ownership::EmbeddedFiles,
+        embedded::handover::EmbeddedFiles,
         key_cache::KeyCache,
         ledger::{LedgerStore, StabilityStore},
     },

@@ -31,7 +31,7 @@ use crate::{
     store::{
         KeyStore, StoreWarning,
         archive::Archive,
-        embedded::ownership::HandoverState,
+        embedded::handover::HandoverState,
         key_cache::KeyCache,
         sessions::{SignInStore, WebSessionStore},
         time::StoreTime,

@@ -9,7 +9,7 @@ use crate::{
     store::{
         KeyStore,
         archive::Archive,
-        embedded::ownership::{EmbeddedFiles, HandoverState},
+        embedded::handover::{EmbeddedFiles, HandoverState},
         key_cache::{KeyCacheSettings, UnknownKeySettings},
         ledger::{LedgerStore, LogLists, StabilityStore},
         redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},

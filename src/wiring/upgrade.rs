@@ -28,7 +28,10 @@ use crate::{
     gateway::drain::Drain,
     journal::Journal,
     side::connection::SocketClaim,
-    store::embedded::ownership::{ClosedFiles, EmbeddedFiles, Successor},
+    store::embedded::{
+        handover::{ClosedFiles, EmbeddedFiles},
+        ownership::Successor,
+    },
     wiring::{
         listeners::ListeningSockets,
         orphaned_journals::OrphanedJournals,

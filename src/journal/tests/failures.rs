@@ -66,7 +66,7 @@ fn room_again(journal: &Journal) -> Reservation {
         if let Ok(room) = journal.reserve(REQUEST_BYTES) {
             return room;
         }
-        engine::housekeep(&journal.engine, &mut None);
+        sync::housekeep(&journal.engine, &mut None);
     }
 }
 
@@ -120,7 +120,7 @@ async fn a_disk_that_takes_no_writes_is_told_and_gets_no_new_segments_and_recove
     assert_eq!(journal.unacknowledged_steps(), 0);
     assert_eq!(journal.failures(), 20, "each was tried in two places");
     assert!(journal.reserve(1).is_err(), "nothing is promised");
-    engine::housekeep(&journal.engine, &mut None);
+    sync::housekeep(&journal.engine, &mut None);
     assert!(journal.reserve(1).is_err());
     assert!(segments(folder.path()) <= 3, "{}", segments(folder.path()));
 
@@ -184,7 +184,7 @@ async fn a_sync_that_fails_is_not_durable_and_what_follows_is_in_another_segment
     let unsent = journal.unsent("acme", 10).unwrap();
     assert_eq!((unsent.steps.len(), unsent.lost), (2, 0));
     for _ in 0..5 {
-        engine::housekeep(&journal.engine, &mut None);
+        sync::housekeep(&journal.engine, &mut None);
     }
     assert_eq!(journal.end().segment, 1, "no segment is begun that cannot be synced");
     assert!(segments(folder.path()) <= 2);

@@ -43,7 +43,7 @@ fn a_folder_that_is_removed_or_replaced_takes_nothing_until_it_is_put_back() {
         .unwrap();
 
     fs::create_dir(&here).unwrap();
-    engine::housekeep(&journal.engine, &mut None);
+    sync::housekeep(&journal.engine, &mut None);
     until(|| journal.unavailability() == Some(JournalUnavailable::Gone(here.clone())));
     assert!(
         names(&here).iter().all(|name| !name.ends_with(".wal")),

@@ -12,8 +12,8 @@ use crate::{
         tests::{grow_old, scratch, sinks::open_on_a_short_disk, tell},
     },
     sinks::{
+        batcher::{BatchLimits, Linger},
         contract::{BEGIN_MS, row},
-        feeder::{BatchLimits, Linger},
         memory::{Fault, Memory},
         tail::LogTails,
     },

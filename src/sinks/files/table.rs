@@ -32,9 +32,9 @@ use crate::{
     journal::NumberedRow,
     sinks::files::{
         group::{RowFilter, RowGroup},
-        merge::FileName,
         s3::{BucketObject, ObjectReader},
         schema::{self, COLUMNS, ColumnForm, ParquetColumn},
+        staging::FileName,
     },
 };
 

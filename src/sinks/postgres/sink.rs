@@ -19,7 +19,7 @@ use crate::{
     sinks::{
         Batch, LogBackend, Sink, SinkError,
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
-        feeder::{BatchLimits, Linger},
+        batcher::{BatchLimits, Linger},
         postgres::{
             self, PostgresError, PostgresSettings, columns,
             connection::{PostgresConnection, PostgresDialer, with_timeout},

@@ -7,8 +7,8 @@ use crate::{
     domain::ledger::{AccountChange, Settlement, Step},
     journal::NumberedRow,
     sinks::{
+        batcher::{BatchLimits, Linger},
         contract::{BEGIN_MS, node, row},
-        feeder::{BatchLimits, Linger},
         tail::LogTail,
     },
     store::ledger::{

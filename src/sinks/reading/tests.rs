@@ -10,8 +10,8 @@ use crate::{
     domain::ledger::{consumption::Row, ids::Tag, log_query},
     edges::clock,
     sinks::{
+        batcher::{BatchLimits, Linger},
         contract::{BEGIN_MS, node, row},
-        feeder::{BatchLimits, Linger},
         store_log::{StoreLog, tests::shelf::StoreShelf},
         tail::LogTail,
     },

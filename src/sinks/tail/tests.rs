@@ -6,8 +6,8 @@ use super::*;
 use crate::{
     domain::ledger::consumption::Row,
     sinks::{
+        batcher::Linger,
         contract::{BEGIN_MS, node, row},
-        feeder::Linger,
     },
 };
 

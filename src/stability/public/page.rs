@@ -5,7 +5,7 @@
 //! published figures: means, labels and confidence, but neither the number of requests nor any length that would reveal it.
 
 mod chart;
-
+mod measure;
 mod model;
 mod overview;
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod file;
 mod stability_tests;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::{
     collections::BTreeMap,

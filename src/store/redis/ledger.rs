@@ -28,7 +28,7 @@ mod archive;
 mod arguments;
 mod batch;
 mod daily_sums;
-
+mod stored_account;
 #[cfg(test)]
 mod tests;
 

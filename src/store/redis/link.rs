@@ -10,7 +10,7 @@
 
 mod cluster;
 mod connection;
-
+mod dial;
 pub(crate) mod inspection;
 mod master;
 mod sentinel;
@@ -38,7 +38,7 @@ use crate::{
     store::{
         StoreError, StoreOpenError,
         redis::{
-            dialer::{RedisAddress, RedisDialer, RedisMode, RedisSettings},
+            dialer::RedisDialer,
             link::{
                 cluster::Cluster,
                 connection::Wire,
@@ -48,6 +48,7 @@ use crate::{
             },
             rights,
             scripts::ScriptCall,
+            settings::{RedisAddress, RedisMode, RedisSettings},
         },
     },
 };

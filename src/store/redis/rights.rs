@@ -8,7 +8,7 @@
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
-use crate::store::redis::dialer::{RedisMode, RedisSettings};
+use super::settings::{RedisMode, RedisSettings};
 
 /// The commands that the scripts use, each with the number of arguments for the check, since a server first checks that number.
 /// All arguments are keys.

@@ -9,7 +9,7 @@
 //! | | [`SuccessorMessage::Serving`]: the successor serves |
 //!
 //! Instead of each of its messages, the successor can send [`SuccessorMessage::Failed`] or end. After
-//! [`SuccessorMessage::Serving`], the predecessor calls the store through the successor ([`crate::store::embedded::ownership`])
+//! [`SuccessorMessage::Serving`], the predecessor calls the store through the successor ([`crate::store::embedded::handover`])
 //! until the predecessor ends.
 
 use std::{
@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     config::Config,
-    store::embedded::ownership::HandoverState,
+    store::embedded::handover::HandoverState,
     wiring::{StartError, listeners::InheritedSocket, upgrade::kept_in},
 };
 

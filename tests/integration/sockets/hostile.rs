@@ -182,7 +182,9 @@ fn messages_of_nothing_and_fragments_without_end_are_refused() {
         socket.write(&frame_head(TEXT, 30 << 20));
     }
     siege.serves_others();
-    assert_eq!(siege.weir.figure("weir_body_bytes_buffered"), 0);
+    wait_until("no body to be stored", || {
+        siege.weir.figure("weir_body_bytes_buffered") == 0
+    });
     drop((empty, sockets));
     siege.end();
 }
@@ -236,7 +238,8 @@ fn readers_that_do_not_read_are_ended_and_what_they_asked_for_is_not_stored_up()
 
 #[test]
 fn clients_that_ask_and_reset_at_once_leave_nothing_behind() {
-    let mut siege = Siege::begin(|builder| builder);
+    // Connections to the provider that are kept for the next request are not what is looked for.
+    let mut siege = Siege::begin(|builder| builder.set("upstream.pool_size", 16));
     let files = siege.weir.process().open_files();
     for number in 0..rounds(100, 2000) {
         // Answers that are read to their end may keep a place of the key for a moment.

@@ -108,8 +108,12 @@ pub(crate) enum ServerEventKind {
 }
 
 impl ServerEventKind {
-    /// Returns the kind of an event; `None` if the data is not an event of the protocol, such as `[DONE]`.
+    /// Returns the kind of an event; `None` if the data is not an event of the protocol, such as `[DONE]`, or the provider has
+    /// sent only a part of it.
     pub(crate) fn from_data(data: &[u8]) -> Option<Self> {
+        if !skip_space(skip_value(skip_space(data), 0)?).is_empty() {
+            return None;
+        }
         let kind = unescaped(member(data, b"type")?)?;
         Some(match kind.as_ref() {
             "response.completed" => Self::Completed,

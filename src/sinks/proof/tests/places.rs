@@ -21,7 +21,7 @@ use crate::{
     sinks::{
         Batch, LogBackend, Sink, SinkError,
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, RowPage},
-        feeder::BatchLimits,
+        batcher::BatchLimits,
     },
     store::{
         StoreError,

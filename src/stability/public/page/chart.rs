@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use crate::stability::public::page::model::Measure;
-use crate::stability::public::page::model::clock;
+use super::measure::Measure;
+use crate::stability::public::page::measure::clock;
 use crate::{
     domain::faults::stability::{Confidence, Hour, ModelWindow},
     stability::public::page,

@@ -2,9 +2,10 @@
 
 use maud::{Markup, html};
 
+use super::measure;
 use crate::domain::faults::stability::{Health, ModelWindow, StabilityWindow};
 use crate::stability::public::page;
-use crate::stability::public::page::model::{legend, strip};
+use crate::stability::public::page::measure::{legend, strip};
 use crate::stability::public::page::{address, model};
 
 /// The groups of rows in the overview, by label. Models with problems are first, the worst at the top. Then come models that
@@ -83,7 +84,7 @@ fn table(window: &StabilityWindow) -> Markup {
                     th scope="col" { "Model" }
                     th scope="col" { "Health" }
                     th scope="col" { "Confidence" }
-                    @for measure in model::ALL {
+                    @for measure in measure::ALL {
                         th scope="col" class="figure" title=(measure.meaning) { (measure.name) }
                     }
                     th scope="col" class="hours" { span { "24 h ago" } span { "now" } }
@@ -111,7 +112,7 @@ fn row(model: &ModelWindow) -> Markup {
             th scope="row" { (link(model)) }
             td { (page::pill(health)) }
             td { (page::confidence(total)) }
-            @for measure in model::ALL { td { (measure.markup(total)) } }
+            @for measure in measure::ALL { td { (measure.markup(total)) } }
             td { (strip(model)) }
         }
     }

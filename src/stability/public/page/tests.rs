@@ -70,7 +70,7 @@ fn detail(of: &ModelWindow) -> String {
 
 #[test]
 fn figures_are_written_for_people() {
-    let latency = |ms: f64| model::LATENCY.format(ms);
+    let latency = |ms: f64| measure::LATENCY.format(ms);
     assert_eq!(latency(0.0), "0.0 ms");
     assert_eq!(latency(9.94), "9.9 ms");
     assert_eq!(latency(9.95), "10 ms");
@@ -81,11 +81,11 @@ fn figures_are_written_for_people() {
     assert_eq!(latency(59_949.0), "59.9 s");
     assert_eq!(latency(59_950.0), "1.0 min");
     assert_eq!(latency(725_000.0), "12.1 min");
-    assert_eq!(model::SPEED.format(9.94), "9.9 tok/s");
-    assert_eq!(model::SPEED.format(57.6), "58 tok/s");
-    assert_eq!(model::SUCCESS.format(99.95), "99.95 %");
-    assert_eq!(model::SUCCESS.format(99.99), "99.99 %");
-    assert_eq!(model::SUCCESS.format(100.0), "100 %");
+    assert_eq!(measure::SPEED.format(9.94), "9.9 tok/s");
+    assert_eq!(measure::SPEED.format(57.6), "58 tok/s");
+    assert_eq!(measure::SUCCESS.format(99.95), "99.95 %");
+    assert_eq!(measure::SUCCESS.format(99.99), "99.99 %");
+    assert_eq!(measure::SUCCESS.format(100.0), "100 %");
 }
 
 #[test]

@@ -20,9 +20,8 @@ use crate::{
         archive::{Archive, ArchiveItem},
         ledger::{LOG_ROWS_MAX, LogLists},
         redis::ledger::{
-            ADMIN_BUDGET, CallPolicy, LIST_ACCOUNTS_MAX, RedisLedger,
-            answer::{self, StoredAccount},
-            arguments, daily_sums,
+            ADMIN_BUDGET, CallPolicy, LIST_ACCOUNTS_MAX, RedisLedger, answer, arguments, daily_sums,
+            stored_account::StoredAccount,
         },
     },
 };

@@ -16,13 +16,13 @@ use tokio::time::{sleep, timeout};
 
 use super::slots::{HashSlot, SlotMap};
 use crate::store::StoreError;
-use crate::store::redis::dialer::RedisAddress;
 use crate::store::redis::dialer::{RedisDialer, connect};
 use crate::store::redis::link::connection::LiveConnection;
 use crate::store::redis::link::master::{MasterLane, wait_until};
 use crate::store::redis::link::sentinel::MasterFinder;
 use crate::store::redis::link::slots::MisplacedKeys;
 use crate::store::redis::rights;
+use crate::store::redis::settings::RedisAddress;
 
 /// How often the slot map is read while all masters are connected.
 const READ_EVERY: Duration = Duration::from_secs(1);

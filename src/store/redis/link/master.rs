@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, SemaphorePermit, watch};
 
 use crate::edges::clock;
-use crate::store::redis::dialer::RedisAddress;
 use crate::store::redis::dialer::{CALLS_MAX, RedisDialer};
 use crate::store::redis::link::RedisErrorMeaning;
 use crate::store::redis::link::connection::{DataIdentity, LastAnswer, LiveConnection, RuntimeConnections, Wire};
 use crate::store::redis::scripts::ScriptCall;
+use crate::store::redis::settings::RedisAddress;
 use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
 
 /// The lane to one master: the connection to it, with a circuit breaker.

@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use super::dial::DialedConnection;
 use crate::store::StoreWarning;
-use crate::store::redis::dialer::RedisAddress;
 use crate::store::redis::dialer::{RedisDialer, connect};
-use crate::store::redis::link::connection::DialedConnection;
 use crate::store::redis::link::connection::RetryPauses;
 use crate::store::redis::link::connection::ServerReport;
 use crate::store::redis::link::master::MasterLane;
 use crate::store::redis::rights;
+use crate::store::redis::settings::RedisAddress;
 
 /// The timeout of a query of one sentinel, including the connect.
 const SENTINEL_WAIT_MAX: Duration = Duration::from_millis(300);

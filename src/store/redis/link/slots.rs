@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::store::{
     StoreWarning,
-    redis::{dialer::RedisAddress, link::connection::LiveConnection},
+    redis::{link::connection::LiveConnection, settings::RedisAddress},
 };
 
 /// The number of a hash slot of a cluster, 0 to 16383.

@@ -16,13 +16,14 @@ use crate::{
     store::{
         StoreError,
         redis::{
-            dialer::RedisAddress,
             link::{
                 RedisErrorMeaning,
-                connection::{CONNECT_WAIT_MAX, DialedConnection, LastAnswer, PAUSE_MIN, RetryPauses, fetch_report},
+                connection::{CONNECT_WAIT_MAX, LastAnswer, PAUSE_MIN, RetryPauses},
+                dial::{DialedConnection, fetch_report},
                 master::{LaneState, MasterLane},
                 sentinel::MasterFinder,
             },
+            settings::RedisAddress,
         },
     },
 };

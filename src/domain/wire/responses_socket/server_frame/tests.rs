@@ -90,7 +90,14 @@ fn the_kinds_of_events_and_their_ends() {
         let data = format!(r#"{{"sequence_number":1,"type":"{kind}"}}"#);
         assert_eq!(ServerEventKind::from_data(data.as_bytes()), Some(expected));
     }
-    assert_eq!(ServerEventKind::from_data(b"{}"), None);
+    for data in [
+        &b"{}"[..],
+        b"[DONE]",
+        br#"{"type":"response.output_text.delta","delta":"cut"#,
+        br#"{"type":"error"} {"#,
+    ] {
+        assert_eq!(ServerEventKind::from_data(data), None);
+    }
 }
 
 #[test]
