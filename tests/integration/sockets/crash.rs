@@ -41,7 +41,7 @@ fn killed_answers_on_sockets_are_charged_once() {
             assert!(cost(row) > 0, "{row}");
         }
         // A checkpoint has recorded what had arrived of them, except of those that had just begun.
-        let has_output = |row: &&Json| row["output_text"].as_u64() > Some(0);
+        let has_output = |row: &&serde_json::Value| row["output_text"].as_u64() > Some(0);
         assert!(books.rows.iter().filter(has_output).count() >= charged / 2);
     }
 }
