@@ -2,6 +2,7 @@
 //!
 //! No fixed port, no fixed sleep: everything waits for a condition with a deadline ([`wait`]).
 
+pub(crate) mod acp;
 pub(crate) mod answer;
 pub(crate) mod at_end;
 pub(crate) mod books;

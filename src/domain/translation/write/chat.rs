@@ -9,7 +9,7 @@ use crate::domain::{
         conversation::{AnswerFormat, Conversation, ReasoningEffort, RequestOptions, ToolChoice, ToolDefinition},
         json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
         losses::{TranslationLosses, Untranslatable},
-        write::{EMPTY_SCHEMA, SCHEMA_NAME},
+        write::{EMPTY_SCHEMA, SCHEMA_NAME, schema_strictness},
     },
     wire::Protocol,
 };
@@ -41,7 +41,7 @@ pub(super) fn write(
         }
         write_tool_choice(conversation, object);
         write_sampling(&conversation.options, losses, object)?;
-        write_format(&conversation.options, object);
+        write_format(&conversation.options, target, losses, object);
         write_calls_and_reasoning(conversation, target, losses, object);
         Ok::<(), Untranslatable>(())
     })?;
@@ -129,7 +129,12 @@ fn write_sampling(
     Ok(())
 }
 
-fn write_format(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>) {
+fn write_format(
+    options: &RequestOptions<'_>,
+    target: &TranslationTarget<'_>,
+    losses: &mut TranslationLosses,
+    object: &mut JsonObjectWriter<'_>,
+) {
     let Some(option) = &options.format else { return };
     object.object("response_format", |format| match &option.value {
         AnswerFormat::Json => format.text("type", "json_object"),
@@ -146,8 +151,8 @@ fn write_format(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>)
                     inner.text("description", description);
                 }
                 inner.raw("schema", schema);
-                if let Some(strict) = strict {
-                    inner.flag("strict", *strict);
+                if let Some(strict) = schema_strictness(*strict, (option.path, &**schema), target, losses) {
+                    inner.flag("strict", strict);
                 }
             });
         }

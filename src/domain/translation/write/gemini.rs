@@ -9,7 +9,7 @@ use crate::domain::translation::{
     conversation::{AnswerFormat, Conversation, ReasoningEffort, RequestOptions, ToolChoice, ToolDefinition},
     json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
     losses::{TranslationLosses, Untranslatable},
-    write::schema::gemini_schema,
+    write::{drop_schema_labels, schema::gemini_schema},
 };
 
 /// The maximum number of stop sequences.
@@ -209,21 +209,23 @@ fn write_format(options: &RequestOptions<'_>, losses: &mut TranslationLosses, co
     config.text("responseMimeType", "application/json");
     match &option.value {
         AnswerFormat::Json => {}
-        // The name is only a label, and the provider always follows the schema.
         AnswerFormat::Schema {
-            name: _,
+            name,
             description,
             schema,
-            strict: _,
+            strict,
         } => {
             let changed = gemini_schema(schema);
             if changed.is_some() {
                 losses.adapted(option.path);
             }
             config.raw("responseJsonSchema", changed.as_deref().unwrap_or(schema));
-            if description.is_some() {
-                losses.dropped(format!("{}.description", option.path));
-            }
+            let labels = [
+                ("name", name.is_some()),
+                ("description", description.is_some()),
+                ("strict", strict.is_some()),
+            ];
+            drop_schema_labels(option.path, labels, losses);
         }
     }
 }

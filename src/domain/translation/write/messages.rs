@@ -13,7 +13,7 @@ use crate::domain::{
         json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
         losses::{TranslationLosses, Untranslatable},
         members::MemberReader,
-        write::{EMPTY_SCHEMA, messages::thinking::ThinkingMembers},
+        write::{EMPTY_SCHEMA, drop_schema_labels, messages::thinking::ThinkingMembers},
     },
     wire::Protocol,
 };
@@ -174,7 +174,20 @@ fn write_output_config(
                 let reason = "this model's provider cannot promise JSON without a schema; send a schema";
                 losses.refused_in_strict(option.path, reason)?;
             }
-            AnswerFormat::Schema { schema: text, .. } => schema = Some(&**text),
+            AnswerFormat::Schema {
+                name,
+                description,
+                schema: text,
+                strict,
+            } => {
+                schema = Some(&**text);
+                let labels = [
+                    ("name", name.is_some()),
+                    ("description", description.is_some()),
+                    ("strict", strict.is_some()),
+                ];
+                drop_schema_labels(option.path, labels, losses);
+            }
         }
     }
     if effort.is_none() && schema.is_none() {

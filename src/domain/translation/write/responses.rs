@@ -9,7 +9,7 @@ use crate::domain::{
         conversation::{AnswerFormat, Conversation, ReasoningEffort, RequestOptions, ToolChoice, ToolDefinition},
         json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
         losses::{TranslationLosses, Untranslatable},
-        write::{BLOCK_BREAK, EMPTY_SCHEMA, SCHEMA_NAME},
+        write::{BLOCK_BREAK, EMPTY_SCHEMA, SCHEMA_NAME, schema_strictness},
     },
     wire::Protocol,
 };
@@ -45,7 +45,7 @@ pub(super) fn write(
         write_state(&conversation.options, object);
         write_sampling(&conversation.options, losses, object)?;
         write_reasoning(&conversation.options, target, losses, object);
-        write_format(&conversation.options, object);
+        write_format(&conversation.options, target, losses, object);
         write_calls_and_cache_key(conversation, object);
         Ok::<(), Untranslatable>(())
     })?;
@@ -155,7 +155,12 @@ fn write_reasoning(
     });
 }
 
-fn write_format(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>) {
+fn write_format(
+    options: &RequestOptions<'_>,
+    target: &TranslationTarget<'_>,
+    losses: &mut TranslationLosses,
+    object: &mut JsonObjectWriter<'_>,
+) {
     let Some(option) = &options.format else { return };
     object.object("text", |text| {
         text.object("format", |format| match &option.value {
@@ -172,8 +177,8 @@ fn write_format(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>)
                     format.text("description", description);
                 }
                 format.raw("schema", schema);
-                if let Some(strict) = strict {
-                    format.flag("strict", *strict);
+                if let Some(strict) = schema_strictness(*strict, (option.path, &**schema), target, losses) {
+                    format.flag("strict", strict);
                 }
             }
         });

@@ -9,9 +9,8 @@ use crate::domain::{
         conversation::{BlockContent, ContentBlock, ToolCall, ToolCallResult, TurnRole},
         losses::Untranslatable,
         members::{MemberReader, as_text},
-        read::gemini::{
-            GeminiRequestReader, contents::PART_OPTIONS, media::take_media, object::GeminiObject, provider_tool_name,
-        },
+        read::gemini::{GeminiRequestReader, contents::PART_OPTIONS, media::take_media, object::GeminiObject},
+        tool_names::provider_tool_name,
     },
 };
 
@@ -126,7 +125,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
             Some(id) => id.clone(),
             None => Cow::Owned(format!("call_{turn}_{number}")),
         };
-        let id = self.provider_call_id(id);
+        let id = self.target.provider_call_id(id);
         let name = provider_tool_name(client_name.clone());
         let past = GeminiPastCall {
             id: id.clone(),
@@ -155,18 +154,11 @@ impl<'a> GeminiRequestReader<'a, '_> {
         let call = call.map_err(|reason| Untranslatable::new(object.path(), reason))?;
         let (call_id, name) = (call.id.clone(), call.name.clone());
         let response_path = object.path_of("response");
-        let mut content = Vec::new();
-        let mut is_error = false;
-        if let Some(response) = object.object_text("response")? {
-            let (text, is_failure) = response_text(response)?;
-            is_error = is_failure;
-            if !text.is_empty() {
-                content.push(ContentBlock {
-                    path: response_path,
-                    content: BlockContent::Text(text),
-                });
-            }
-        }
+        let (text, is_error) = match object.object_text("response")? {
+            Some(response) => response_text(response)?,
+            None => (Cow::Borrowed(""), false),
+        };
+        let mut content = ContentBlock::from_text(response_path, text);
         for (path, part) in object.list("parts")? {
             content.push(self.read_result_part(GeminiObject::new(part.get(), path)?)?);
         }

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use crate::domain::{
     translation::{
-        conversation::{AnswerFormat, PlacedOption, ReasoningEffort, ReasoningRequest},
+        conversation::{AnswerFormat, ReasoningEffort, ReasoningRequest, placed},
         losses::Untranslatable,
-        members::MemberReader,
-        read::messages::{MCP_TOOLS, MessagesRequestReader, ThinkingSetting, missing},
+        members::{MemberReader, missing},
+        read::messages::{MCP_TOOLS, MessagesRequestReader, ThinkingSetting},
     },
     wire::UpstreamProtocol,
 };
@@ -232,9 +232,4 @@ fn session_of(user_id: &str) -> Option<String> {
     };
     let is_key = (1..=CACHE_KEY_BYTES_MAX).contains(&session.len()) && session.chars().all(|c| c.is_ascii_graphic());
     is_key.then_some(session)
-}
-
-/// An option with the path of its member.
-fn placed<T>(path: &'static str, value: Option<T>) -> Option<PlacedOption<T>> {
-    value.map(|value| PlacedOption { path, value })
 }

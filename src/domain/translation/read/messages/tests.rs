@@ -11,11 +11,13 @@ use super::*;
 use crate::domain::{
     translation::{
         ChatTraits, Translation,
+        call_ids::{CallIdForm, provider_id},
         conversation::{MediaSource, ToolCallResult},
         losses::TranslationMode,
         reasoning::{ReasoningMaker, ReasoningState},
+        tool_names::provider_name,
     },
-    wire::Protocol,
+    wire::{Protocol, UpstreamProtocol},
 };
 
 /// A request that was read.

@@ -6,8 +6,11 @@ use crate::domain::{
     translation::{
         conversation::{BlockContent, ContentBlock, TurnRole},
         losses::Untranslatable,
-        members::{MemberReader, as_text, elements},
-        read::messages::{MessagesRequestReader, STORED_FILE, missing, unknown_content},
+        members::{MemberReader, as_text, elements, missing},
+        read::{
+            STORED_FILE,
+            messages::{MessagesRequestReader, unknown_content},
+        },
     },
     wire::UpstreamProtocol,
 };

@@ -2,10 +2,10 @@
 
 use crate::domain::{
     translation::{
-        conversation::{AnswerFormat, PlacedOption, ReasoningEffort, ReasoningRequest},
+        conversation::{AnswerFormat, ReasoningEffort, ReasoningRequest, placed},
         losses::Untranslatable,
-        members::{MemberReader, as_text},
-        read::responses::{ResponsesRequestReader, missing},
+        members::{MemberReader, as_text, missing},
+        read::{LOG_PROBABILITIES, responses::ResponsesRequestReader},
     },
     wire::UpstreamProtocol,
 };
@@ -41,9 +41,6 @@ const STATE: [(&str, &str); 3] = [
         "this model's provider cannot read prompts kept elsewhere; send the prompt's text in `instructions` and `input`",
     ),
 ];
-
-/// Why log probabilities are refused.
-const LOG_PROBABILITIES: &str = "log probabilities cannot be translated; leave this out";
 
 impl<'a> ResponsesRequestReader<'a, '_> {
     /// Takes every option of a request but the tools and the choice among them.
@@ -185,9 +182,4 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         cache.finish_options(self.losses);
         Ok(())
     }
-}
-
-/// An option with the path of its member.
-fn placed<T>(path: &'static str, value: Option<T>) -> Option<PlacedOption<T>> {
-    value.map(|value| PlacedOption { path, value })
 }

@@ -229,7 +229,9 @@ fn members_come_in_a_fixed_order_with_options_behind_the_content() {
     assert_eq!(
         written.losses,
         [
+            "dropped text.format.name",
             "dropped text.format.description",
+            "dropped text.format.strict",
             "adapted reasoning.effort",
             "dropped parallel_tool_calls",
             "dropped prompt_cache_key"

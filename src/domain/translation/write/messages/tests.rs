@@ -178,7 +178,7 @@ fn members_come_in_a_fixed_order_with_options_behind_the_content() {
             "text.format",
             AnswerFormat::Schema {
                 name: Some("n".into()),
-                description: None,
+                description: Some("d".into()),
                 schema: r#"{"type": "object"}"#.into(),
                 strict: Some(true),
             },
@@ -198,7 +198,16 @@ fn members_come_in_a_fixed_order_with_options_behind_the_content() {
     assert_eq!(written.body, expected);
     assert_eq!(
         written.losses,
-        ["seed", "presencePenalty", "frequencyPenalty", "prompt_cache_key"].map(|path| format!("dropped {path}"))
+        [
+            "text.format.name",
+            "text.format.description",
+            "text.format.strict",
+            "seed",
+            "presencePenalty",
+            "frequencyPenalty",
+            "prompt_cache_key"
+        ]
+        .map(|path| format!("dropped {path}"))
     );
 }
 
@@ -388,13 +397,14 @@ fn images_and_documents_have_sources() {
     assert_eq!(
         written.messages()[0]["content"],
         json!([
+            {"type": "text", "text": "a title"},
             {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}},
             {"type": "document", "source": pdf},
             {"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}, "title": "a title"},
             {"type": "document", "source": hello},
         ])
     );
-    assert!(written.losses.is_empty(), "{:?}", written.losses);
+    assert_eq!(written.losses, ["adapted 0"]);
 }
 
 #[test]
@@ -569,6 +579,22 @@ fn a_forced_call_is_made_without_thinking() {
         assert_eq!(written.json()["thinking"], Value::Null);
         assert_eq!(written.json()["output_config"], json!({"effort": "high"}));
         assert_eq!(written.losses, ["adapted reasoning.effort"]);
+    }
+}
+
+#[test]
+fn the_wish_to_see_reasoning_is_dropped_where_there_is_none() {
+    let path = "generationConfig.thinkingConfig.includeThoughts";
+    let mut request = question();
+    request.options.shows_reasoning = Some(true);
+    request.options.reasoning = placed("thinkingConfig", ReasoningRequest::by_budget(0));
+    for (from, losses) in [
+        (Protocol::Gemini, vec![format!("dropped {path}")]),
+        (Protocol::Responses, Vec::new()),
+    ] {
+        let written = try_write(&request, from, TranslationMode::Strict, None).unwrap();
+        assert_eq!(written.json()["thinking"], json!({"type": "disabled"}));
+        assert_eq!(written.losses, losses);
     }
 }
 

@@ -10,6 +10,8 @@ use crate::domain::{
             responses::events::{COMPLETED, IN_PROGRESS, INCOMPLETE, push_element, single_line},
         },
         json_out::JsonObjectWriter,
+        members::MemberReader,
+        reasoning::COMPACTION_TRIGGER,
     },
     wire::{protocol::responses::error_type, usage::Usage},
 };
@@ -32,6 +34,8 @@ pub(super) struct ResponseObject {
     frame: AnswerFrame,
     /// The members that repeat the request, as JSON text.
     repeated: Vec<(&'static str, String)>,
+    /// The client has requested a summary that takes the place of the conversation.
+    wants_compaction: bool,
     /// The complete items, as the elements of a JSON array.
     output: String,
 }
@@ -127,6 +131,7 @@ impl ResponseObject {
         Self {
             frame,
             repeated: repeated_members(&request),
+            wants_compaction: ends_with_compaction_trigger(&request),
             output: String::new(),
         }
     }
@@ -134,6 +139,11 @@ impl ResponseObject {
     /// What the answer's frame says. The client's request is not in it any more.
     pub(super) fn frame(&self) -> &AnswerFrame {
         &self.frame
+    }
+
+    /// Whether the client has requested a summary that takes the place of the conversation.
+    pub(super) fn wants_compaction(&self) -> bool {
+        self.wants_compaction
     }
 
     /// Adds a complete item.
@@ -279,6 +289,22 @@ fn repeated_members(request: &str) -> Vec<(&'static str, String)> {
         ("truncation", json_or(requested.truncation, r#""disabled""#)),
         ("user", json_or(requested.user, "null")),
     ]
+}
+
+/// The input of a request, unless it is one text.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RequestedInput<'a> {
+    #[serde(borrow)]
+    input: Vec<&'a RawValue>,
+}
+
+/// Whether the last item of a request demands a compaction.
+fn ends_with_compaction_trigger(request: &str) -> bool {
+    let requested: RequestedInput<'_> = serde_json::from_str(request).unwrap_or_default();
+    let last = requested.input.last();
+    let kind = last.and_then(|item| MemberReader::new(item.get(), "").ok()?.text("type").ok()?);
+    kind.is_some_and(|kind| kind == COMPACTION_TRIGGER)
 }
 
 fn requested_details(value: Option<&RawValue>) -> RequestedDetails<'_> {
