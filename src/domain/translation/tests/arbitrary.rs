@@ -265,7 +265,7 @@ fn a_large_event_with_the_response_object_is_read_without_being_held() {
 fn a_large_event_with_content_that_no_other_has_is_a_fault() {
     let recording = Recording::of(UpstreamProtocol::Responses, "text");
     let last = recording.stream.rfind("event: response.completed").unwrap();
-    let stream = with_long_request(&recording.stream[last..], EVENT_BYTES_MAX, true);
+    let stream = with_long_request(recording.stream.get(last..).unwrap(), EVENT_BYTES_MAX, true);
     for client in Protocol::ALL {
         let mut translator =
             AnswerTranslator::new(&recording.translation(client), frame(AnswerForm::Stream, true), true);
