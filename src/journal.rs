@@ -16,7 +16,7 @@ mod engine;
 mod folder;
 pub mod frame;
 pub(crate) mod handle;
-
+mod hourly_counts;
 mod index;
 mod reader;
 mod replay;

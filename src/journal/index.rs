@@ -26,7 +26,7 @@ use crate::{
         Position, Retainers,
         accounts::{RecordedStep, StepTracker},
         folder::{self, JournalFolder},
-        sinks::{self, HourlyCounts},
+        hourly_counts::{self, HourlyCounts},
     },
 };
 
@@ -385,7 +385,7 @@ impl JournalContents {
         if let Some(segment) = self.segments.get_mut(&position.segment) {
             segment.last_row = Some(position.offset);
             if let Some(rest) = &mut segment.index_details {
-                sinks::count(row, |hour| rest.tallies.entry(hour).or_default());
+                hourly_counts::count(row, |hour| rest.tallies.entry(hour).or_default());
             }
         }
     }

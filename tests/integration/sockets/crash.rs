@@ -42,7 +42,11 @@ fn killed_answers_on_sockets_are_charged_once() {
         }
         // A checkpoint has recorded what had arrived of them, except of those that had just begun.
         let has_output = |row: &&serde_json::Value| row["output_text"].as_u64() > Some(0);
-        assert!(books.rows.iter().filter(has_output).count() >= charged / 2);
+        assert!(
+            books.rows.iter().filter(has_output).count() >= charged / 2,
+            "{:?}",
+            books.rows
+        );
     }
 }
 

@@ -222,8 +222,8 @@ fn later_texts_of_the_system_stay_or_become_marked_texts_of_the_user() {
         },
     );
     assert_eq!(
-        marked.messages()[1],
-        json!({"role": "user", "content": "<system>b</system>"})
+        marked.messages()[0],
+        json!({"role": "user", "content": "a\n\n<system>b</system>"})
     );
     assert_eq!(marked.losses, ["adapted 1"]);
 }
