@@ -206,14 +206,17 @@ pub(crate) enum ToolChoice<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlacedOption<T> {
     /// The path.
-    pub(crate) path: &'static str,
+    pub(crate) path: Cow<'static, str>,
     /// The value.
     pub(crate) value: T,
 }
 
 /// An option with the path of its member, if it has a value.
-pub(crate) fn placed<T>(path: &'static str, value: Option<T>) -> Option<PlacedOption<T>> {
-    value.map(|value| PlacedOption { path, value })
+pub(crate) fn placed<T>(path: impl Into<Cow<'static, str>>, value: Option<T>) -> Option<PlacedOption<T>> {
+    value.map(|value| PlacedOption {
+        path: path.into(),
+        value,
+    })
 }
 
 /// The options of a request. Numbers are spelled as the client spelled them.

@@ -51,7 +51,7 @@ const ERROR_LINE: &str = "[error]";
 /// such a one only a hint remains.
 fn schema_strictness(
     strict: Option<bool>,
-    (path, schema): (&'static str, &str),
+    (path, schema): (&str, &str),
     target: &TranslationTarget<'_>,
     losses: &mut TranslationLosses,
 ) -> Option<bool> {
@@ -69,7 +69,7 @@ fn schema_strictness(
 }
 
 /// Reports what a provider does not get of an answer's schema: it has no place for labels, and is always strict.
-fn drop_schema_labels(path: &'static str, members: [(&str, bool); 3], losses: &mut TranslationLosses) {
+fn drop_schema_labels(path: &str, members: [(&str, bool); 3], losses: &mut TranslationLosses) {
     for (member, is_there) in members {
         if is_there {
             losses.dropped(format!("{path}.{member}"));

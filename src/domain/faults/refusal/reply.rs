@@ -143,7 +143,12 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         Refusal::Limited(limit) => limit.responses_code(),
         _ => refusal.reason(),
     };
+    let member;
     let place = match refusal {
+        Refusal::Untranslatable { path, .. } if !path.is_empty() => {
+            member = shortened(path);
+            Some(member.as_str())
+        }
         Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => {
             Some("model")
         }

@@ -17,7 +17,10 @@ use crate::domain::{
     wire::{
         UpstreamProtocol,
         json_pick::{PathSet, Picks},
-        protocol::{InBandError, provider_error},
+        protocol::{
+            InBandError,
+            provider_error::{self, is_context_overflow, overflow_message},
+        },
     },
 };
 
@@ -132,11 +135,17 @@ fn failure(data: &str) -> AnswerEvent<'static> {
         .rev()
         .map(word_status)
         .find(|status| *status != 502);
+    let is_overflow = content.is_context_overflow();
+    let message = content
+        .message
+        .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned);
     AnswerEvent::Failed {
-        status: known.unwrap_or(502),
-        message: content
-            .message
-            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
+        status: known.unwrap_or(if is_overflow { 400 } else { 502 }),
+        // Writers see the message alone, so it must also say what only the code says.
+        message: match is_overflow && !is_context_overflow(&message) {
+            true => Cow::Owned(overflow_message(&message).into_owned()),
+            false => message,
+        },
     }
 }
 

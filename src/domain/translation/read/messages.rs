@@ -15,7 +15,7 @@ use crate::domain::{
     QuickMap,
     translation::{
         TranslationTarget,
-        conversation::{BlockContent, ContentBlock, Conversation, ReasoningEffort, ToolChoice, TurnRole},
+        conversation::{BlockContent, ContentBlock, Conversation, PlacedOption, ReasoningEffort, ToolChoice, TurnRole},
         losses::{TranslationLosses, Untranslatable},
         members::{MemberReader, missing},
         read::quotable,
@@ -92,7 +92,7 @@ struct MessagesRequestReader<'a, 't> {
     /// The member `thinking`.
     thinking: ThinkingSetting,
     /// The effort that was stated last.
-    effort: Option<ReasoningEffort>,
+    effort: Option<PlacedOption<ReasoningEffort>>,
 }
 
 /// What the member `thinking` says.

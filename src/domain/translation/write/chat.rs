@@ -111,14 +111,14 @@ fn write_sampling(
         }
     }
     if let Some(option) = &options.top_k {
-        losses.dropped(option.path);
+        losses.dropped(&*option.path);
     }
     if let Some(option) = &options.stop
         && !option.value.is_empty()
     {
         if option.value.len() > STOPS_MAX {
             let reason = "this model's provider takes at most 4 stop sequences; send fewer";
-            losses.refused_in_strict(option.path, reason)?;
+            losses.refused_in_strict(&*option.path, reason)?;
         }
         object.array("stop", |stops| {
             for stop in option.value.iter().take(STOPS_MAX) {
@@ -151,7 +151,7 @@ fn write_format(
                     inner.text("description", description);
                 }
                 inner.raw("schema", schema);
-                if let Some(strict) = schema_strictness(*strict, (option.path, &**schema), target, losses) {
+                if let Some(strict) = schema_strictness(*strict, (&*option.path, &**schema), target, losses) {
                     inner.flag("strict", strict);
                 }
             });
@@ -178,7 +178,7 @@ fn write_calls_and_reasoning(
             && request.budget.is_none()
             && request.effort != ReasoningEffort::Max;
         if !has_own_word {
-            losses.adapted(option.path);
+            losses.adapted(&*option.path);
         }
         object.text("reasoning_effort", request.effort.responses_word());
     }

@@ -116,12 +116,12 @@ fn write_sampling(
         &options.frequency_penalty,
     ];
     for option in unknown.into_iter().flatten() {
-        losses.dropped(option.path);
+        losses.dropped(&*option.path);
     }
     if let Some(option) = &options.stop
         && !option.value.is_empty()
     {
-        losses.refused_in_strict(option.path, "Responses has no stop sequences; leave them out")?;
+        losses.refused_in_strict(&*option.path, "Responses has no stop sequences; leave them out")?;
     }
     Ok(())
 }
@@ -135,7 +135,7 @@ fn write_reasoning(
     object: &mut JsonObjectWriter<'_>,
 ) {
     let effort = options.reasoning.as_ref().map(|option| {
-        losses.adapted(option.path);
+        losses.adapted(&*option.path);
         option.value.effort
     });
     let is_off = effort == Some(ReasoningEffort::Off);
@@ -177,7 +177,7 @@ fn write_format(
                     format.text("description", description);
                 }
                 format.raw("schema", schema);
-                if let Some(strict) = schema_strictness(*strict, (option.path, &**schema), target, losses) {
+                if let Some(strict) = schema_strictness(*strict, (&*option.path, &**schema), target, losses) {
                     format.flag("strict", strict);
                 }
             }

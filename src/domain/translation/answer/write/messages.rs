@@ -17,7 +17,10 @@ use crate::domain::{
         json_out::{JsonObjectWriter, push_object},
         reasoning::ReasoningState,
     },
-    wire::{protocol::messages::error_type, usage::Usage},
+    wire::{
+        protocol::{messages::error_type, provider_error},
+        usage::Usage,
+    },
 };
 
 /// The writer of one answer of Messages.
@@ -144,7 +147,10 @@ impl MessagesAnswerWriter {
         push_event(out, "error", |event| {
             event.object("error", |error| {
                 error.text("type", error_type(status));
-                error.text("message", message);
+                match (400..500).contains(&status) && provider_error::is_context_overflow(message) {
+                    true => error.text("message", &provider_error::overflow_message(message)),
+                    false => error.text("message", message),
+                }
             });
         });
     }

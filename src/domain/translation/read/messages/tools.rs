@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::domain::translation::{
-    conversation::{PlacedOption, ToolChoice, ToolDefinition},
+    conversation::{ToolChoice, ToolDefinition, placed},
     losses::Untranslatable,
     members::{MemberReader, missing},
     read::{
@@ -302,10 +302,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
             }
         };
         if object.flag("disable_parallel_tool_use")? == Some(true) {
-            self.conversation.options.parallel_calls = Some(PlacedOption {
-                path: "tool_choice.disable_parallel_tool_use",
-                value: false,
-            });
+            let path = "tool_choice.disable_parallel_tool_use";
+            self.conversation.options.parallel_calls = placed(path, Some(false));
         }
         object.finish_options(self.losses);
         Ok(())

@@ -102,12 +102,15 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         let Some(word) = reasoning.text("effort")? else {
             return Ok(());
         };
-        match ReasoningEffort::from_word(&word) {
-            Some(effort) => {
-                let request = ReasoningRequest::by_effort(effort);
-                self.conversation.options.reasoning = placed("reasoning.effort", Some(request));
-            }
-            None => self.losses.unknown(reasoning.path_of("effort")),
+        let path = reasoning.path_of("effort");
+        let Some(effort) = ReasoningEffort::from_word(&word) else {
+            self.losses.unknown(path);
+            return Ok(());
+        };
+        let request = placed(path, Some(ReasoningRequest::by_effort(effort)));
+        let earlier = std::mem::replace(&mut self.conversation.options.reasoning, request);
+        if let Some(earlier) = earlier {
+            self.losses.adapted(earlier.path);
         }
         Ok(())
     }
@@ -134,7 +137,11 @@ impl<'a> ResponsesRequestReader<'a, '_> {
                 return self.losses.refused_in_strict(format.path(), reason);
             }
         };
-        self.conversation.options.format = placed("text.format", value);
+        let value = placed(format.path().to_owned(), value);
+        let earlier = std::mem::replace(&mut self.conversation.options.format, value);
+        if let Some(earlier) = earlier {
+            self.losses.adapted(earlier.path);
+        }
         format.finish_options(self.losses);
         Ok(())
     }

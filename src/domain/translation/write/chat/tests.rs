@@ -154,7 +154,10 @@ fn tool(name: &'static str) -> ToolDefinition<'static> {
 }
 
 fn placed<T>(path: &'static str, value: T) -> Option<PlacedOption<T>> {
-    Some(PlacedOption { path, value })
+    Some(PlacedOption {
+        path: path.into(),
+        value,
+    })
 }
 
 #[test]

@@ -165,7 +165,10 @@ fn tool(schema: Option<&'static str>) -> ToolDefinition<'static> {
 }
 
 fn placed<T>(path: &'static str, value: T) -> Option<PlacedOption<T>> {
-    Some(PlacedOption { path, value })
+    Some(PlacedOption {
+        path: path.into(),
+        value,
+    })
 }
 
 fn text_part(text: &str) -> Value {

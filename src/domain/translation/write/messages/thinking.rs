@@ -55,14 +55,17 @@ impl ThinkingMembers {
             display: None,
             effort,
         };
-        let path = display_path(target.translation.from);
+        let from = target.translation.from;
         match conversation.options.shows_reasoning {
             Some(shows_reasoning) if members.is_on() => {
-                losses.adapted(path);
+                // The reader of Responses has reported its member, which has two names.
+                if from != Protocol::Responses {
+                    losses.adapted(display_path(from));
+                }
                 members.display = Some(if shows_reasoning { "summarized" } else { "omitted" });
             }
             // There will be nothing to see. The reader of Responses has reported the member.
-            Some(true) if target.translation.from == Protocol::Gemini => losses.dropped(path),
+            Some(true) if from == Protocol::Gemini => losses.dropped(display_path(from)),
             Some(_) | None => {}
         }
         members
@@ -121,10 +124,10 @@ fn form_and_effort(
         return (ThinkingForm::Disabled, None);
     };
     if request.budget.is_some() && has_call_without_thinking(&conversation.turns) {
-        losses.dropped(option.path);
+        losses.dropped(&*option.path);
         return (ThinkingForm::Unset, None);
     }
-    losses.adapted(option.path);
+    losses.adapted(&*option.path);
     match request.budget {
         _ if is_forced => (ThinkingForm::Unset, Some(effort)),
         Some(budget) if max_tokens > BUDGET_MIN => {

@@ -151,7 +151,10 @@ fn tool(schema: Option<&'static str>, strict: Option<bool>) -> ToolDefinition<'s
 }
 
 fn placed<T>(path: &'static str, value: T) -> Option<PlacedOption<T>> {
-    Some(PlacedOption { path, value })
+    Some(PlacedOption {
+        path: path.into(),
+        value,
+    })
 }
 
 fn message(role: &str, content: &Value) -> Value {

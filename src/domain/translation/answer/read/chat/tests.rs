@@ -483,13 +483,17 @@ fn an_error_ends_the_answer_with_its_status() {
         ),
         (
             r#"{"error":{"type":"invalid_request_error","code":"context_length_exceeded","message":"long"},"choices":[]}"#,
-            failed(400, "long"),
+            failed(400, "prompt is too long: long"),
         ),
         (
             r#"{"error":{"type":"server_error","message":"down"}}"#,
             failed(500, "down"),
         ),
         (r#"{"error":"broken"}"#, failed(502, "broken")),
+        (
+            r#"{"error":"above the context size"}"#,
+            failed(400, "above the context size"),
+        ),
         (
             r#"{"choices":[{"index":0,"error":{"code":503,"message":"away"},"finish_reason":"error"}]}"#,
             failed(503, "away"),

@@ -677,6 +677,15 @@ fn a_failure_ends_the_stream_with_the_error_of_its_status() {
 }
 
 #[test]
+fn a_prompt_above_the_context_fails_in_the_words_on_which_agents_act() {
+    let mut writer = MessagesAnswerWriter::new(frame(AnswerForm::Stream, true));
+    let mut out = String::new();
+    writer.fail(400, "Your input exceeds the context window.", &mut out);
+    let message = "prompt is too long: Your input exceeds the context window.";
+    assert!(out.contains(message), "{out}");
+}
+
+#[test]
 fn a_failure_of_a_message_is_a_fault() {
     let mut writer = MessagesAnswerWriter::new(frame(AnswerForm::Whole, true));
     let mut out = String::new();

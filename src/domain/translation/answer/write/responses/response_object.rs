@@ -13,19 +13,11 @@ use crate::domain::{
         members::MemberReader,
         reasoning::COMPACTION_TRIGGER,
     },
-    wire::{protocol::responses::error_type, usage::Usage},
+    wire::{
+        protocol::{provider_error::is_context_overflow, responses::error_type},
+        usage::Usage,
+    },
 };
-
-/// Words in providers' messages which tell that the prompt is longer than the model's context.
-const CONTEXT_WORDS: [&str; 7] = [
-    "context length",
-    "context_length",
-    "context window",
-    "maximum context",
-    "prompt is too long",
-    "input is too long",
-    "input token count",
-];
 
 /// The response object of an answer so far.
 #[derive(Debug)]
@@ -100,15 +92,10 @@ impl ResponseFailure {
             503 | 529 => "server_is_overloaded",
             408 => "server_error",
             402 => "insufficient_quota",
-            400..500 if self.is_about_context() => "context_length_exceeded",
+            400..500 if is_context_overflow(&self.message) => "context_length_exceeded",
             400..500 => "invalid_prompt",
             _ => "server_error",
         }
-    }
-
-    fn is_about_context(&self) -> bool {
-        let message = self.message.to_ascii_lowercase();
-        CONTEXT_WORDS.iter().any(|words| message.contains(words))
     }
 
     /// Writes the code and the message.

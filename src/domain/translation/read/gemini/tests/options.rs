@@ -33,7 +33,7 @@ fn options_are_kept_as_they_are_spelled() {
     assert_eq!(options.format, None);
     assert_eq!(options.reasoning, None);
     assert_eq!(options.shows_reasoning, None);
-    let path = options.max_tokens.as_ref().map(|option| option.path);
+    let path = options.max_tokens.as_ref().map(|option| &*option.path);
     assert_eq!(path, Some("generationConfig.maxOutputTokens"));
 }
 
@@ -78,9 +78,9 @@ fn thinking_is_a_level_or_a_budget() {
     ] {
         let body = with_config(&format!(r#""thinkingConfig":{{{members}}}"#));
         let reading = strict(&body).unwrap();
-        let reasoning = reading.conversation.options.reasoning;
+        let reasoning = reading.conversation.options.reasoning.as_ref();
         assert_eq!(
-            reasoning.map(|option| (option.path, option.value)),
+            reasoning.map(|option| (&*option.path, option.value)),
             expected,
             "{members}"
         );

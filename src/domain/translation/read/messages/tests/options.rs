@@ -160,14 +160,26 @@ fn thinking_and_effort_become_one_request_for_reasoning() {
         let body = with_members(members);
         let reading = strict(&body).unwrap();
         assert!(reading.losses().is_empty(), "{:?}", reading.losses());
-        let reasoning = reading.conversation.options.reasoning;
+        let reasoning = reading.conversation.options.reasoning.as_ref();
         assert_eq!(
-            reasoning.map(|option| (option.path, option.value)),
+            reasoning.map(|option| (&*option.path, option.value)),
             Some((path, request))
         );
     }
     let body = with_members(r#""thinking":{"type":"disabled"},"output_config":{"effort":"low"}"#);
     assert_eq!(strict(&body).unwrap().losses(), ["dropped output_config.effort"]);
+    let body = json!({ "max_tokens": 9, "messages": [
+        { "role": "user", "content": "go" },
+        { "role": "system", "output_config": { "effort": "max" } },
+    ] })
+    .to_string();
+    let reading = strict(&body).unwrap();
+    let reasoning = reading.conversation.options.reasoning.as_ref();
+    assert_eq!(
+        reasoning.map(|option| &*option.path),
+        Some("messages[1].output_config.effort")
+    );
+    assert_eq!(reading.losses(), ["adapted messages[1].output_config.effort"]);
     let body = with_members(r#""thinking":{"type":"enabled"}"#);
     assert_eq!(refused_path(&body), "thinking.budget_tokens");
 }
@@ -183,12 +195,13 @@ fn the_last_effort_counts_also_if_a_message_states_it() {
     let reading = strict(&body).unwrap();
     let reasoning = reading.conversation.options.reasoning.as_ref();
     assert_eq!(
-        reasoning.map(|option| option.value.effort),
-        Some(ReasoningEffort::Medium)
+        reasoning.map(|option| (&*option.path, option.value.effort)),
+        Some(("messages[2].output_config.effort", ReasoningEffort::Medium))
     );
     assert_eq!(
         reading.losses(),
         [
+            "adapted output_config.effort",
             "adapted messages[1].output_config.effort",
             "adapted messages[2].output_config.effort",
             "unknown messages[2].output_config.new",

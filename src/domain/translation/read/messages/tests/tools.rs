@@ -192,7 +192,7 @@ fn a_choice_is_carried_over_and_a_name_must_be_offered() {
     let reading = strict(&body).unwrap();
     let parallel = reading.conversation.options.parallel_calls.as_ref();
     assert_eq!(
-        parallel.map(|option| (option.path, option.value)),
+        parallel.map(|option| (&*option.path, option.value)),
         Some(("tool_choice.disable_parallel_tool_use", false))
     );
     assert_eq!(reading.losses(), ["adapted tools[1].name", "unknown tool_choice.new"]);

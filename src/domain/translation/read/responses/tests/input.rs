@@ -258,8 +258,16 @@ fn the_last_update_of_the_configuration_counts() {
         options.reasoning.as_ref().unwrap().value.effort.responses_word(),
         "high"
     );
-    assert!(options.format.is_some());
-    assert_eq!(reading.losses(), ["adapted input[0]", "adapted input[2]"]);
+    assert_eq!(options.reasoning.as_ref().unwrap().path, "input[2].reasoning.effort");
+    assert_eq!(options.format.as_ref().unwrap().path, "input[2].text.format");
+    assert_eq!(
+        reading.losses(),
+        [
+            "adapted input[0]",
+            "adapted input[2]",
+            "adapted input[0].reasoning.effort"
+        ]
+    );
 }
 
 /// Items that cannot be carried over, each with the path behind that of the item.
