@@ -15,7 +15,7 @@ fn options_are_kept_as_they_are_spelled() {
     assert!(options.stream);
     assert_eq!(
         options.max_tokens.as_ref().map(|option| (option.path, option.value)),
-        Some(("max_tokens", 9))
+        Some(("max_tokens".into(), 9))
     );
     assert_eq!(options.temperature.as_ref().map(|option| option.value), Some("0.70"));
     assert_eq!(options.top_p.as_ref().map(|option| option.value), Some("1"));
@@ -30,7 +30,7 @@ fn options_are_kept_as_they_are_spelled() {
             .as_ref()
             .map(|option| (option.path, option.value.clone())),
         Some((
-            "output_config.format",
+            "output_config.format".into(),
             AnswerFormat::Schema {
                 name: None,
                 description: None,
@@ -48,7 +48,7 @@ fn the_earlier_member_for_the_form_of_an_answer_is_known() {
     let body = with_members(r#""output_format":{"type":"json_schema","schema":{}}"#);
     let reading = strict(&body).unwrap();
     let format = reading.conversation.options.format.as_ref();
-    assert_eq!(format.map(|option| option.path), Some("output_format"));
+    assert_eq!(format.map(|option| option.path), Some("output_format".into()));
     let body = with_members(r#""output_config":{"format":{"type":"xml"}}"#);
     assert_eq!(refused_path(&body), "output_config.format");
     assert_eq!(lossy(&body).unwrap().losses(), ["dropped output_config.format"]);
