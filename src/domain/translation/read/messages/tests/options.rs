@@ -48,7 +48,7 @@ fn the_earlier_member_for_the_form_of_an_answer_is_known() {
     let body = with_members(r#""output_format":{"type":"json_schema","schema":{}}"#);
     let reading = strict(&body).unwrap();
     let format = reading.conversation.options.format.as_ref();
-    assert_eq!(format.map(|option| option.path), Some("output_format".into()));
+    assert_eq!(format.map(|option| &*option.path), Some("output_format"));
     let body = with_members(r#""output_config":{"format":{"type":"xml"}}"#);
     assert_eq!(refused_path(&body), "output_config.format");
     assert_eq!(lossy(&body).unwrap().losses(), ["dropped output_config.format"]);
