@@ -307,7 +307,11 @@ async fn read_body(
     let reading = pin!(async {
         // The message of a socket has been read before its request began.
         let (body, fault) = match link {
-            Some(link) => link.read_body(limits.bodies.bytes_max, gateway.metrics())?,
+            Some(link) => {
+                let metrics = Arc::clone(&gateway.reporters.metrics);
+                // Boxed: otherwise the future of every request would reserve memory for those on sockets.
+                Box::pin(link.read_body_in_share(limits.bodies.bytes_max, metrics, &work)).await?
+            }
             None => (
                 read_body::read_body(session, body_head, &limits.bodies, lease, &work).await?,
                 None,

@@ -49,6 +49,11 @@ impl Conversations {
         self.store.lock().find(socket, response_id)
     }
 
+    /// Drops the conversation of a lane.
+    pub(crate) fn remove(&self, at: SocketLane) {
+        self.store.lock().remove(at);
+    }
+
     /// Drops the conversation of a lane if its last response has this id.
     pub(crate) fn remove_response(&self, at: SocketLane, response_id: &str) {
         self.store.lock().remove_response(at, response_id);

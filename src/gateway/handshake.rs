@@ -17,9 +17,10 @@ const VERSION: &str = "13";
 /// The beginning of the `openai-beta` value with which Codex asks for a socket. A POST has no such value.
 const SOCKET_BETA: &str = "responses_websockets";
 
-/// Headers of the handshake that its requests do not have, in addition to those of the WebSocket protocol.
+/// Headers of the handshake that its requests do not have, in addition to those of the WebSocket protocol. `connection` stays until
+/// a request is forwarded, because it names further headers that end here. All requests would have the same `idempotency-key`.
 static OWN_HEADERS: [HeaderName; 7] = [
-    header::CONNECTION,
+    HeaderName::from_static("idempotency-key"),
     header::UPGRADE,
     header::CONTENT_LENGTH,
     header::CONTENT_ENCODING,
@@ -60,11 +61,15 @@ pub(crate) fn accept_value(head: &RequestHeader) -> Option<String> {
     let headers = &head.headers;
     let has_body = headers.contains_key(header::TRANSFER_ENCODING)
         || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
-    let upgrades = headers.get_all(header::CONNECTION).iter().any(|value| {
-        let mut names = value.to_str().unwrap_or_default().split(',');
-        names.any(|name| name.trim().eq_ignore_ascii_case("upgrade"))
-    });
-    if head.version != Version::HTTP_11 || has_body || !upgrades {
+    let has_option = |option: &str| {
+        headers.get_all(header::CONNECTION).iter().any(|value| {
+            let mut names = value.to_str().unwrap_or_default().split(',');
+            names.any(|name| name.trim().eq_ignore_ascii_case(option))
+        })
+    };
+    // A connection that closes after its request cannot leave Pingora as a socket.
+    let closes = has_option("close") && !has_option("keep-alive");
+    if head.version != Version::HTTP_11 || has_body || closes || !has_option("upgrade") {
         return None;
     }
     let version = single(headers, &header::SEC_WEBSOCKET_VERSION)?;
@@ -108,6 +113,7 @@ pub(crate) fn request_head(head: &RequestHeader) -> Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::request::head::end_connection;
 
     fn handshake(change: impl FnOnce(&mut RequestHeader)) -> RequestHeader {
         let mut head = RequestHeader::build("GET", b"/v1/responses?a=b", None).expect("a head");
@@ -137,6 +143,7 @@ mod tests {
             ("sec-websocket-version", "8"),
             ("sec-websocket-key", "short"),
             ("connection", "close"),
+            ("connection", "Close, Upgrade"),
             ("content-length", "1"),
             ("transfer-encoding", "chunked"),
         ] {
@@ -157,14 +164,31 @@ mod tests {
 
     #[test]
     fn a_request_on_the_socket_is_a_post_with_the_headers_of_the_handshake() {
-        let parts = request_head(&handshake(|_| ()));
+        let parts = request_head(&handshake(|head| {
+            head.insert_header("idempotency-key", "one").expect("a field");
+        }));
         assert_eq!(
             (parts.method.as_str(), parts.uri.to_string().as_str()),
             ("POST", "/v1/responses?a=b")
         );
         let mut names: Vec<&str> = parts.headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
-        assert_eq!(names, ["authorization", "content-type", "host", "openai-beta"]);
+        assert_eq!(
+            names,
+            ["authorization", "connection", "content-type", "host", "openai-beta"]
+        );
         assert_eq!(parts.headers["openai-beta"], "other=1");
+    }
+
+    #[test]
+    fn a_header_that_concerns_the_connection_ends_here() {
+        let parts = request_head(&handshake(|head| {
+            head.insert_header("connection", "Upgrade, X-Hop").expect("a field");
+            head.insert_header("x-hop", "1").expect("a field");
+        }));
+        let mut head = RequestHeader::from(parts);
+        end_connection(&mut head);
+        let has = |name: &str| head.headers.contains_key(name);
+        assert!(!has("x-hop") && !has("connection") && has("authorization"));
     }
 }

@@ -86,7 +86,14 @@ pub(crate) async fn respond(gateway: &Gateway, session: &mut Session, exchange: 
             reply::send_published(session, exchange, operation, answer).await
         }
         Ok(RequestDecision::OpenSocket(handshake)) => open_socket(session, exchange, handshake).await?,
-        Err(End::Refused(refusal)) => reply::refuse(session, exchange, refusal).await?,
+        Err(End::Refused(refusal)) => {
+            if refusal.status() == StatusCode::UNAUTHORIZED.as_u16()
+                && let Some(link) = turn_link(session)
+            {
+                link.on_key_refused();
+            }
+            reply::refuse(session, exchange, refusal).await?;
+        }
         Err(end) => {
             exchange.log.close(&end);
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client left while sending").into_down());

@@ -91,7 +91,8 @@ impl SocketClose {
     );
     const KEY: Self = Self::new(1008, "the API key is no longer valid", SocketEnd::Key);
     const IDLE: Self = Self::new(1001, "the socket was idle for too long", SocketEnd::Idle);
-    const LATE: Self = Self::new(1001, "no message arrived in time", SocketEnd::Late);
+    const LATE: Self = Self::new(1001, "a message did not arrive in time", SocketEnd::Late);
+    const SWITCHED_OFF: Self = Self::new(1012, "the service has switched sockets off", SocketEnd::Drain);
     const BINARY: Self = Self::new(1003, "messages must be text", SocketEnd::Protocol);
 }
 
@@ -106,6 +107,8 @@ struct PendingClose {
 /// The next thing that happens on a socket.
 enum SocketStep {
     Stream(StreamEvent),
+    /// The client gets the last frame of an answer.
+    TurnTold,
     /// A request has ended; whether the client has got the last frame of its answer, and the name of its lane.
     TurnEnded(bool, Option<SmolStr>),
     /// A request was refused because the key is not valid.
@@ -154,15 +157,12 @@ impl Socket {
         let config = Arc::clone(&gateway.live.get().config);
         let (limits, peer) = (&gateway.limits, connection.get_socket_digest());
         let message_bytes_max = (config.gateway.bodies.bytes_max as u64).saturating_mul(OVERSIZE_FACTOR);
-        let mut stream = SocketStream::new(connection, message_bytes_max);
-        stream.queue(switching_protocols(&handshake));
         let messages = MessageReader::new(limits.bodies.clone(), handshake.digest, handshake.address);
-        let first_frame = config.connections.first_byte;
         Self {
             lanes: SocketLanes::new(config.sockets.running_max),
-            stream,
+            stream: SocketStream::new(connection, switching_protocols(&handshake), message_bytes_max),
             messages,
-            timers: SocketTimers::new(&config.sockets, first_frame, clock::instant(), rand::rng().random()),
+            timers: SocketTimers::new(&config.sockets, clock::instant(), rand::rng().random()),
             pending: None,
             turns: 0,
             turns_max: config.connections.requests_max,
@@ -191,35 +191,33 @@ impl Socket {
             let step = tokio::select! {
                 biased;
                 () = &mut drain, if !is_draining => SocketStep::Drain,
-                step = poll_fn(|cx| self.poll_step(cx)) => step,
+                // Before the frames, because a client can always have one ready.
                 () = timer.as_mut() => SocketStep::Tick,
+                step = poll_fn(|cx| self.poll_step(cx)) => step,
             };
-            let close = match step {
-                SocketStep::Stream(event) => self.on_stream_event(event).await,
-                SocketStep::TurnEnded(is_told, stream_id) => {
-                    self.on_turn_ended(is_told, stream_id.as_deref());
-                    None
-                }
-                SocketStep::KeyRefused => {
-                    self.end_after_turns(SocketClose::KEY, Duration::ZERO);
-                    None
-                }
-                SocketStep::Drain => {
-                    is_draining = true;
-                    let spread = DRAIN_SPREAD.mul_f64(rand::rng().random());
-                    self.end_after_turns(SocketClose::DRAIN, spread);
-                    None
-                }
-                SocketStep::Tick => self.on_tick().await,
-            };
-            if let Some(close) = close {
+            is_draining |= matches!(step, SocketStep::Drain);
+            if let Some(close) = self.on_step(step).await {
                 return close;
             }
         }
     }
 
+    async fn on_step(&mut self, step: SocketStep) -> Option<SocketClose> {
+        match step {
+            SocketStep::Stream(event) => return self.on_stream_event(event).await,
+            SocketStep::Tick => return self.on_tick().await,
+            SocketStep::TurnTold => self.on_turn_told(),
+            SocketStep::TurnEnded(is_told, stream_id) => self.on_turn_ended(is_told, stream_id.as_deref()),
+            SocketStep::KeyRefused => self.end_after_turns(SocketClose::KEY, Duration::ZERO),
+            SocketStep::Drain => self.end_after_turns(SocketClose::DRAIN, drain_spread()),
+        }
+        None
+    }
+
     /// Closes the socket, once the client has read what was sent to it.
     async fn close(mut self, close: SocketClose) {
+        // The running requests learn at once that the client is gone.
+        self.lanes = SocketLanes::new(0);
         self.host.gateway.metrics().sockets.record_end(close.end, self.turns);
         let Some(code) = close.code else { return };
         self.stream.queue_close(code, close.reason);
@@ -253,25 +251,35 @@ impl Socket {
         (pending.from <= clock::instant()).then_some(pending.close)
     }
 
+    /// Returns the next thing that happens. The answers come first, because a client can always have a frame ready; they wait for the
+    /// client to read what has been sent to it.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<SocketStep> {
         loop {
+            let had_room = self.stream.has_room();
+            let mut is_queued = false;
+            if had_room {
+                match self.lanes.poll_event(cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(LaneEvent::Piece(piece)) => {
+                        self.stream.queue(piece.frames);
+                        is_queued = true;
+                        if piece.is_key_refused {
+                            return Poll::Ready(SocketStep::KeyRefused);
+                        }
+                        if piece.end.is_some() {
+                            return Poll::Ready(SocketStep::TurnTold);
+                        }
+                    }
+                    Poll::Ready(LaneEvent::Ended { stream_id, is_told }) => {
+                        return Poll::Ready(SocketStep::TurnEnded(is_told, stream_id));
+                    }
+                }
+            }
             if let Poll::Ready(event) = self.stream.poll_event(cx) {
                 return Poll::Ready(SocketStep::Stream(event));
             }
-            if !self.stream.has_room() {
+            if !self.stream.has_room() || had_room && !is_queued {
                 return Poll::Pending;
-            }
-            match self.lanes.poll_event(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(LaneEvent::Piece(piece)) => {
-                    self.stream.queue(piece.frames);
-                    if piece.end == Some(401) {
-                        return Poll::Ready(SocketStep::KeyRefused);
-                    }
-                }
-                Poll::Ready(LaneEvent::Ended { stream_id, is_told }) => {
-                    return Poll::Ready(SocketStep::TurnEnded(is_told, stream_id));
-                }
             }
         }
     }
@@ -295,7 +303,6 @@ impl Socket {
                 kind: MessageKind::Text,
                 length,
             } => {
-                self.timers.on_message();
                 let live = self.host.gateway.live.get();
                 self.messages.begin(length, &live.config.gateway.bodies);
             }
@@ -329,7 +336,6 @@ impl Socket {
         }
         let is_idle = self.is_idle();
         match self.timers.take_event(now, is_idle)? {
-            TimerEvent::FirstFrameLate => Some(SocketClose::LATE),
             TimerEvent::Idle => Some(SocketClose::IDLE),
             // A client that reads a long answer slowly has not read the ping yet. The speed of reading has its own limit.
             TimerEvent::Silent if !self.stream.has_room() => None,
@@ -339,7 +345,8 @@ impl Socket {
                 None
             }
             TimerEvent::Ping => {
-                if !self.is_key_valid(now).await {
+                self.end_if_switched_off();
+                if !self.stream.serve_while(is_key_valid(&self.host, now)).await {
                     self.end_after_turns(SocketClose::KEY, Duration::ZERO);
                 } else if self.stream.has_room() {
                     self.stream.queue_ping();
@@ -350,15 +357,27 @@ impl Socket {
         }
     }
 
-    /// Whether the key with which the socket was opened is still valid. A failure of the store is no reason to end the socket.
-    async fn is_key_valid(&self, now: Instant) -> bool {
-        let (gateway, digest) = (&self.host.gateway, &self.host.handshake.digest);
-        // Boxed: otherwise the future of every socket would reserve memory for a call of the store.
-        match Box::pin(gateway.keys.find_known(digest, now)).await {
-            Ok(Some(key)) => key.check(digest, gateway.billing.time().now_seconds(now)).is_ok(),
-            Ok(None) => false,
-            Err(_) => true,
+    /// Lets the socket end if the operator has switched sockets off since it was opened.
+    fn end_if_switched_off(&mut self) {
+        if !self.host.gateway.live.get().config.sockets.enabled {
+            self.end_after_turns(SocketClose::SWITCHED_OFF, drain_spread());
         }
+    }
+}
+
+/// Returns the time after which this socket ends, so that not all of a node's sockets end at the same time.
+fn drain_spread() -> Duration {
+    DRAIN_SPREAD.mul_f64(rand::rng().random())
+}
+
+/// Whether the key with which the socket was opened is still valid. A failure of the store is no reason to end the socket.
+async fn is_key_valid(host: &TurnHost, now: Instant) -> bool {
+    let (gateway, digest) = (&host.gateway, &host.handshake.digest);
+    // Boxed: otherwise the future of every socket would reserve memory for a call of the store.
+    match Box::pin(gateway.keys.find_known(digest, now)).await {
+        Ok(Some(key)) => key.check(digest, gateway.billing.time().now_seconds(now)).is_ok(),
+        Ok(None) => false,
+        Err(_) => true,
     }
 }
 

@@ -25,7 +25,11 @@ use crate::{
         conversations::Conversations,
         presence::Presence,
         provider_state::WriteGate,
-        request::body::{self, BodyFraming, RequestBody},
+        request::{
+            body::{self, BodyFraming, RequestBody},
+            body_work::{FREE_BYTES_MAX, KeyWork},
+            read_body::AT_ONCE_BYTES_MAX,
+        },
     },
     telemetry::{access_log::SocketMark, metrics::Metrics},
 };
@@ -76,6 +80,8 @@ pub(crate) struct TurnLink {
     /// The conversation; `None` if only the provider can continue it.
     conversation: Mutex<Option<PendingConversation>>,
     is_warm_up: AtomicBool,
+    /// Whether the request was refused because its key is not valid.
+    is_key_refused: AtomicBool,
 }
 
 impl TurnLink {
@@ -94,6 +100,7 @@ impl TurnLink {
             parent: Mutex::new(None),
             conversation: Mutex::new(None),
             is_warm_up: AtomicBool::new(false),
+            is_key_refused: AtomicBool::new(false),
         })
     }
 
@@ -129,6 +136,47 @@ impl TurnLink {
     /// Whether the client only prepares a conversation, so that no model is called. Known once the body has been read.
     pub(crate) fn is_warm_up(&self) -> bool {
         self.is_warm_up.load(Ordering::Relaxed)
+    }
+
+    /// Records that weir has refused the request because its key is not valid.
+    pub(crate) fn on_key_refused(&self) {
+        self.is_key_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether weir has refused the request because its key is not valid. The provider's own 401 is no such refusal.
+    pub(crate) fn is_key_refused(&self) -> bool {
+        self.is_key_refused.load(Ordering::Relaxed)
+    }
+
+    /// Does the same as [`Self::read_body`], but like the scan of a body: the copies of a large conversation are charged to the key,
+    /// and made on a thread that carries no requests.
+    ///
+    /// # Errors
+    /// The errors of [`Self::read_body`]; [`Refusal::BodyWorkLimited`] if too many large bodies of the key wait.
+    pub(crate) async fn read_body_in_share(
+        self: Arc<Self>,
+        bytes_max: usize,
+        metrics: Arc<Metrics>,
+        work: &KeyWork,
+    ) -> Result<(RequestBody, Option<&'static str>), Refusal> {
+        match self.body_bytes() {
+            0..=FREE_BYTES_MAX => self.read_body(bytes_max, &metrics),
+            length if length <= AT_ONCE_BYTES_MAX && work.can_run_now() => {
+                work.run_charged(|| self.read_body(bytes_max, &metrics))
+            }
+            _ => work.run_in_turn(move || self.read_body(bytes_max, &metrics)).await?,
+        }
+    }
+
+    /// The number of bytes of the message and of the conversation that it continues; 0 if the message was not stored.
+    fn body_bytes(&self) -> usize {
+        let message = self.message.lock();
+        let Some(Ok(TurnMessage { frame, .. })) = &*message else {
+            return 0;
+        };
+        let previous = frame.previous_response_id();
+        let kept = previous.and_then(|id| self.conversations.find(self.origin.at.socket, &id));
+        frame.text().len() + kept.map_or(0, |kept| kept.len())
     }
 
     /// Turns the message into the body of the POST that the client would have sent instead, of at most `bytes_max` bytes. Also
@@ -193,6 +241,17 @@ impl TurnLink {
     /// Whether the socket needs the items of the answer.
     pub(crate) fn has_conversation(&self) -> bool {
         self.conversation.lock().is_some()
+    }
+
+    /// Ends the request without a change of the conversation, so that the response that it continued can be continued again.
+    pub(crate) fn leave_conversation(&self) {
+        self.conversation.lock().take();
+        self.parent.lock().take();
+    }
+
+    /// Drops the conversation of the request's lane, because its socket has ended.
+    pub(crate) fn forget_conversation(&self) {
+        self.conversations.remove(self.origin.at);
     }
 
     /// Ends the request's part of the conversation. A complete response can be continued from now on; after any other end

@@ -35,6 +35,8 @@ const BAD_ANSWER: u16 = 502;
 pub(crate) struct TurnAnswer {
     link: Arc<TurnLink>,
     form: TurnAnswerForm,
+    /// Whether a part of the answer could not become frames.
+    is_unusable: bool,
 }
 
 enum TurnAnswerForm {
@@ -81,12 +83,18 @@ impl TurnAnswer {
         Self {
             link,
             form: TurnAnswerForm::Awaited,
+            is_unusable: false,
         }
     }
 
     /// Whether the last frame has been written.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.form, TurnAnswerForm::Over)
+    }
+
+    /// Whether a part of the answer could not become frames, so that the provider need not continue it.
+    pub(crate) fn is_unusable(&self) -> bool {
+        self.is_unusable
     }
 
     /// Handles the head of the answer. The client gets no frame for it.
@@ -131,6 +139,7 @@ impl TurnAnswer {
                 Some(status)
             }
             Err(AnswerUnusable) => {
+                self.is_unusable = true;
                 let message = "The model's provider sent an answer that is not a stream of events. Try again.";
                 Some(self.end_with(&SocketError::new(BAD_ANSWER, "provider_broken", message), out))
             }
@@ -225,8 +234,13 @@ impl EventReader {
                 error.write(out, stream_id);
                 self.end = Some(BAD_ANSWER);
             }
-            Some(ServerEventKind::Unfinished) => {
+            Some(ServerEventKind::Failed) => {
                 link.finish_conversation(None);
+                write_event(out, event, stream_id);
+                self.end = Some(BAD_ANSWER);
+            }
+            Some(ServerEventKind::Incomplete) => {
+                link.leave_conversation();
                 write_event(out, event, stream_id);
                 self.end = Some(BAD_ANSWER);
             }

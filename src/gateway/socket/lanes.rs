@@ -1,5 +1,6 @@
 //! The lanes of a socket. Requests of one lane run one after the other; requests of different lanes run at the same time, up to a
-//! limit. One request of each lane can wait.
+//! limit. One request of each lane can wait. A request makes room for the next one with the last frame of its answer, even if its
+//! provider does not end the exchange.
 
 use std::{
     collections::VecDeque,
@@ -17,6 +18,10 @@ pub(crate) const NAMED_LANES_MAX: u8 = 32;
 
 /// The maximum number of requests of a socket that wait.
 pub(crate) const WAITING_MAX: usize = 16;
+
+/// The maximum number of requests of a socket that have not ended, in multiples of those that may run. Some may have got their last
+/// frame.
+const UNENDED_FACTOR: usize = 2;
 
 /// A request whose message is complete.
 #[derive(Debug)]
@@ -37,9 +42,11 @@ pub(crate) struct TurnPiece {
     pub frames: Bytes,
     /// The status that the answer means to the client, with its last frame; `None` before.
     pub end: Option<u16>,
+    /// Whether the answer is weir's refusal of a key that is not valid. Known with the last frame.
+    pub is_key_refused: bool,
 }
 
-/// A request that runs.
+/// A request that has not ended.
 #[derive(Debug)]
 struct RunningTurn {
     lane: u8,
@@ -107,7 +114,7 @@ impl SocketLanes {
     /// The request, if there is no place for it to wait.
     pub(crate) fn offer(&mut self, turn: ReadyTurn) -> Result<Option<ReadyTurn>, Box<ReadyTurn>> {
         let is_waiting = self.waiting.iter().any(|other| other.lane == turn.lane);
-        if !is_waiting && self.running.len() < self.running_max && !self.is_running(turn.lane) {
+        if !is_waiting && self.has_place(turn.lane) {
             return Ok(Some(turn));
         }
         if is_waiting || self.waiting.len() >= WAITING_MAX {
@@ -129,10 +136,7 @@ impl SocketLanes {
 
     /// Removes the first waiting request that can be started now; `None` if none can.
     pub(crate) fn take_ready(&mut self) -> Option<ReadyTurn> {
-        if self.running.len() >= self.running_max {
-            return None;
-        }
-        let first = self.waiting.iter().position(|turn| !self.is_running(turn.lane))?;
+        let first = self.waiting.iter().position(|turn| self.has_place(turn.lane))?;
         self.waiting.remove(first)
     }
 
@@ -141,7 +145,7 @@ impl SocketLanes {
         self.waiting.pop_front()
     }
 
-    /// Whether no request runs or waits.
+    /// Whether all requests have ended, and none waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }
@@ -175,8 +179,12 @@ impl SocketLanes {
         Poll::Pending
     }
 
-    fn is_running(&self, lane: u8) -> bool {
-        self.running.iter().any(|turn| turn.lane == lane)
+    /// Whether a request of this lane can be started.
+    fn has_place(&self, lane: u8) -> bool {
+        let untold = || self.running.iter().filter(|turn| !turn.is_told);
+        self.running.len() < self.running_max.saturating_mul(UNENDED_FACTOR)
+            && untold().count() < self.running_max
+            && untold().all(|turn| turn.lane != lane)
     }
 }
 
@@ -201,6 +209,7 @@ mod tests {
         TurnPiece {
             frames: Bytes::from_static(b"f"),
             end,
+            is_key_refused: false,
         }
     }
 
@@ -249,6 +258,26 @@ mod tests {
         assert!(matches!(end, LaneEvent::Ended { is_told: false, .. }), "{end:?}");
         assert_eq!(lanes.take_waiting().map(|turn| turn.lane), Some(2));
         assert!(lanes.is_idle() && poll_fn(|cx| lanes.poll_event(cx)).now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_lane_is_free_with_the_last_frame_and_few_exchanges_stay_open_behind_it() {
+        let mut lanes = SocketLanes::new(1);
+        let mut open = Vec::new();
+        for _ in 0..2 {
+            assert!(lanes.offer(turn(0)).expect("a place").is_some(), "the lane is free");
+            let (sender, receiver) = mpsc::channel(8);
+            lanes.add(0, None, receiver);
+            sender.send(piece(Some(200))).await.expect("a reader");
+            open.push(sender);
+            let event = poll_fn(|cx| lanes.poll_event(cx)).await;
+            assert!(matches!(event, LaneEvent::Piece(_)), "{event:?}");
+        }
+        assert!(lanes.offer(turn(0)).expect("a place").is_none() && lanes.take_ready().is_none());
+        open.clear();
+        let event = poll_fn(|cx| lanes.poll_event(cx)).await;
+        assert!(matches!(event, LaneEvent::Ended { is_told: true, .. }), "{event:?}");
+        assert!(lanes.take_ready().is_some() && !lanes.is_idle());
     }
 
     #[test]

@@ -6,17 +6,17 @@ use bytes::{Bytes, BytesMut};
 use smol_str::SmolStr;
 
 use crate::{
-    domain::wire::responses_socket::{
-        client_frame::{ClientFrame, ClientFrameKind, InvalidStreamId},
-        server_frame::{SocketError, write_event},
+    domain::{
+        faults::refusal::Refusal,
+        wire::responses_socket::{
+            client_frame::{ClientFrame, ClientFrameKind, InvalidStreamId},
+            server_frame::{SocketError, write_event},
+        },
     },
     edges::{body_budget::BodyReservation, clock},
     gateway::{
-        request::{
-            body_work::{self, FREE_BYTES_MAX},
-            read_body::AT_ONCE_BYTES_MAX,
-        },
-        socket::{PendingClose, Socket, SocketClose, lanes::ReadyTurn, messages::CompleteMessage},
+        request::{body_work::FREE_BYTES_MAX, read_body::AT_ONCE_BYTES_MAX},
+        socket::{PendingClose, Socket, SocketClose, lanes::ReadyTurn, messages::CompleteMessage, turn::TurnHost},
         turn_link::TurnMessage,
     },
     telemetry::metrics::SocketEnd,
@@ -32,24 +32,17 @@ impl Socket {
     /// Handles a complete message.
     pub(super) async fn on_message(&mut self, message: CompleteMessage) {
         let CompleteMessage { length, content } = message;
-        match content {
+        self.end_if_switched_off();
+        let read = match content {
             Ok((text, lease)) => {
-                let frame = self.read_frame(text).await;
-                match frame.kind() {
-                    ClientFrameKind::Create => self.on_create(frame, lease),
-                    ClientFrameKind::Ignored => {}
-                    ClientFrameKind::Steer => self.refuse_steering(&frame),
-                    ClientFrameKind::Unknown => {
-                        let message = "The type of this message is unknown. Send `response.create`.";
-                        self.refuse(
-                            None,
-                            "unknown_event_type",
-                            &SocketError::new(400, "unknown_event_type", message),
-                        );
-                    }
-                }
+                let frame = self.stream.serve_while(read_frame(&self.host, text)).await;
+                frame.map(|frame| (frame, lease))
             }
-            // The lane is not known, because the message was not stored.
+            Err(refusal) => Err(refusal),
+        };
+        match read {
+            Ok((frame, lease)) => self.on_frame(frame, lease),
+            // The lane is not known, because the message was not read.
             Err(refusal) => self.offer(ReadyTurn {
                 lane: 0,
                 stream_id: None,
@@ -59,24 +52,15 @@ impl Socket {
         }
     }
 
-    /// Reads a message's members. Like the scan of a body, this is charged to the key, and large messages are read on a thread
-    /// that carries no requests.
-    async fn read_frame(&self, text: Bytes) -> ClientFrame {
-        let work = self.host.gateway.limits.bodies.work(self.host.handshake.digest);
-        match text.len() {
-            0..=FREE_BYTES_MAX => ClientFrame::read(text),
-            length if length <= AT_ONCE_BYTES_MAX && work.can_run_now() => work.run_charged(|| ClientFrame::read(text)),
-            _ => {
-                let reading = work.run_offloaded(move || body_work::timed(|| ClientFrame::read(text)));
-                // Boxed: otherwise the future of every socket would reserve memory for it.
-                match Box::pin(reading).await {
-                    Ok((frame, worked)) => {
-                        work.charge(worked);
-                        frame
-                    }
-                    // The work has panicked. An empty frame is refused like any that cannot be read.
-                    Err(_) => ClientFrame::read(Bytes::new()),
-                }
+    fn on_frame(&mut self, frame: ClientFrame, lease: BodyReservation) {
+        match frame.kind() {
+            ClientFrameKind::Create => self.on_create(frame, lease),
+            ClientFrameKind::Ignored => {}
+            ClientFrameKind::Steer => self.refuse_steering(&frame),
+            ClientFrameKind::Unknown => {
+                let message = "The type of this message is unknown. Send `response.create`.";
+                let error = SocketError::new(400, "unknown_event_type", message);
+                self.refuse(None, "unknown_event_type", &error);
             }
         }
     }
@@ -139,6 +123,12 @@ impl Socket {
         }
     }
 
+    /// Handles the last frame of an answer: a request of its lane can start, even if the provider does not end the exchange.
+    pub(super) fn on_turn_told(&mut self) {
+        self.timers.on_use(clock::instant());
+        self.start_waiting();
+    }
+
     /// Handles the end of a request, and starts those that waited for it. `is_told` says whether the client has got the last frame of
     /// an answer.
     pub(super) fn on_turn_ended(&mut self, is_told: bool, stream_id: Option<&str>) {
@@ -147,6 +137,11 @@ impl Socket {
             let message = "The service failed. Send the request again.";
             self.send_error(stream_id, &SocketError::new(500, "internal", message));
         }
+        self.start_waiting();
+    }
+
+    /// Starts the waiting requests that have a place now.
+    fn start_waiting(&mut self) {
         while self.pending.is_none()
             && let Some(turn) = self.lanes.take_ready()
         {
@@ -221,5 +216,20 @@ impl Socket {
         let mut out = BytesMut::new();
         error.write(&mut out, stream_id);
         self.stream.queue(out.freeze());
+    }
+}
+
+/// Reads a message's members. Like the scan of a body, this is charged to the key, and large messages are read on a thread that
+/// carries no requests.
+///
+/// # Errors
+/// [`Refusal::BodyWorkLimited`] if too many large bodies and messages of the key wait.
+async fn read_frame(host: &TurnHost, text: Bytes) -> Result<ClientFrame, Refusal> {
+    let work = host.gateway.limits.bodies.work(host.handshake.digest);
+    match text.len() {
+        0..=FREE_BYTES_MAX => Ok(ClientFrame::read(text)),
+        length if length <= AT_ONCE_BYTES_MAX && work.can_run_now() => Ok(work.run_charged(|| ClientFrame::read(text))),
+        // Boxed: otherwise the future of every socket would reserve memory for it.
+        _ => Box::pin(work.run_in_turn(move || ClientFrame::read(text))).await,
     }
 }

@@ -1,4 +1,4 @@
-//! The times of a socket: its pings, its idle time, its age, and the wait for its first frame.
+//! The times of a socket: its pings, its idle time, and its age. A message that has begun has times of its own.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,6 @@ pub(crate) enum TimerEvent {
     Idle,
     /// The socket has reached its age.
     Old,
-    /// The first frame has not arrived in time.
-    FirstFrameLate,
 }
 
 /// The times of one socket.
@@ -33,14 +31,12 @@ pub(crate) struct SocketTimers {
     idle_since: Instant,
     /// `None` once the socket has reached its age.
     age_due: Option<Instant>,
-    /// `None` once the first frame has begun.
-    first_frame_due: Option<Instant>,
 }
 
 impl SocketTimers {
     /// Creates the times of a socket that is opened at `now`. `dice` is a random number that spreads the ends of sockets that were
     /// opened together.
-    pub(crate) fn new(config: &SocketsConfig, first_frame: Duration, now: Instant, dice: u16) -> Self {
+    pub(crate) fn new(config: &SocketsConfig, now: Instant, dice: u16) -> Self {
         let spread = (config.lifetime / AGE_SPREAD_DIVISOR).saturating_mul(u32::from(dice)) / u32::from(u16::MAX);
         Self {
             ping: config.ping,
@@ -49,18 +45,12 @@ impl SocketTimers {
             idle: config.idle,
             idle_since: now,
             age_due: Some(now + config.lifetime.saturating_sub(spread)),
-            first_frame_due: Some(now + first_frame),
         }
     }
 
     /// Records that the client has sent something.
     pub(crate) fn on_received(&mut self) {
         self.awaits_pong = false;
-    }
-
-    /// Records that a frame with a message has begun.
-    pub(crate) fn on_message(&mut self) {
-        self.first_frame_due = None;
     }
 
     /// Records that the client was pinged.
@@ -76,15 +66,12 @@ impl SocketTimers {
     /// Returns when the next event is due. `is_idle` says whether the socket carries no request and no message.
     pub(crate) fn due(&self, is_idle: bool) -> Instant {
         let idle = is_idle.then(|| self.idle_since + self.idle);
-        let others = [self.age_due, self.first_frame_due, idle];
+        let others = [self.age_due, idle];
         others.into_iter().flatten().fold(self.ping_due, Instant::min)
     }
 
     /// Returns an event that is due at `now`; `None` if none is. Each event is returned once.
     pub(crate) fn take_event(&mut self, now: Instant, is_idle: bool) -> Option<TimerEvent> {
-        if self.first_frame_due.take_if(|due| *due <= now).is_some() {
-            return Some(TimerEvent::FirstFrameLate);
-        }
         if self.age_due.take_if(|due| *due <= now).is_some() {
             return Some(TimerEvent::Old);
         }
@@ -120,7 +107,7 @@ mod tests {
     };
 
     fn timers(start: Instant, dice: u16) -> SocketTimers {
-        SocketTimers::new(&CONFIG, Duration::from_secs(10), start, dice)
+        SocketTimers::new(&CONFIG, start, dice)
     }
 
     fn after(start: Instant, seconds: u64) -> Instant {
@@ -128,26 +115,23 @@ mod tests {
     }
 
     #[test]
-    fn the_first_frame_has_a_time_and_a_message_none() {
+    fn a_client_that_sends_no_request_is_pinged_until_the_socket_is_idle() {
         let start = clock::instant();
-        let mut late = timers(start, 0);
-        assert_eq!(late.due(true), after(start, 10));
-        assert_eq!(late.take_event(after(start, 9), true), None);
-        assert_eq!(
-            late.take_event(after(start, 10), true),
-            Some(TimerEvent::FirstFrameLate)
-        );
-        let mut begun = timers(start, 0);
-        begun.on_message();
-        assert_eq!(begun.due(true), after(start, 30));
-        assert_eq!(begun.take_event(after(start, 29), true), None);
+        let mut timers = timers(start, 0);
+        for seconds in [30, 60, 90] {
+            assert_eq!(timers.due(true), after(start, seconds));
+            assert_eq!(timers.take_event(after(start, seconds - 1), true), None);
+            assert_eq!(timers.take_event(after(start, seconds), true), Some(TimerEvent::Ping));
+            timers.on_ping();
+            timers.on_received();
+        }
+        assert_eq!(timers.take_event(after(start, 100), true), Some(TimerEvent::Idle));
     }
 
     #[test]
     fn who_sends_nothing_between_two_pings_is_silent() {
         let start = clock::instant();
         let mut timers = timers(start, 0);
-        timers.on_message();
         assert_eq!(timers.take_event(after(start, 30), false), Some(TimerEvent::Ping));
         timers.on_ping();
         assert_eq!(timers.take_event(after(start, 59), false), None);
@@ -161,7 +145,6 @@ mod tests {
     fn a_socket_is_idle_only_without_a_request() {
         let start = clock::instant();
         let mut timers = timers(start, 0);
-        timers.on_message();
         timers.ping_due = after(start, 9999);
         timers.on_use(after(start, 50));
         assert_eq!(timers.due(true), after(start, 150));
@@ -175,13 +158,11 @@ mod tests {
         let start = clock::instant();
         let ends = |dice: u16| {
             let mut timers = timers(start, dice);
-            timers.on_message();
             timers.ping_due = after(start, 9999);
             timers.due(false)
         };
         assert_eq!((ends(0), ends(u16::MAX)), (after(start, 1200), after(start, 1100)));
         let mut timers = timers(start, u16::MAX);
-        timers.on_message();
         assert_eq!(timers.take_event(after(start, 1100), false), Some(TimerEvent::Old));
         assert_ne!(timers.take_event(after(start, 1100), false), Some(TimerEvent::Old));
     }

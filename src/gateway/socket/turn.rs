@@ -46,6 +46,9 @@ const PIECES_MAX: usize = 8;
 /// The time for which a provider can still end its answer after a client that has got the last frame has left.
 const AFTER_LAST_FRAME: Duration = Duration::from_secs(1);
 
+/// The status of a request whose key is not valid.
+const UNAUTHORIZED: u16 = 401;
+
 /// Pingora replays these bytes at each attempt, so that it calls the body's hook, which replaces them by the stored body.
 const REPLAYED: &[u8] = b"{}";
 
@@ -165,6 +168,10 @@ impl TurnSession {
         if end {
             status = self.answer.finish(&mut frames).or(status);
         }
+        if self.pieces.is_closed() {
+            // The socket may have ended, and dropped its conversations, before this answer stored one.
+            self.link.forget_conversation();
+        }
         if frames.is_empty() {
             return Ok(());
         }
@@ -172,10 +179,19 @@ impl TurnSession {
         let piece = TurnPiece {
             frames: frames.freeze(),
             end: status,
+            is_key_refused: status == Some(UNAUTHORIZED) && self.link.is_key_refused(),
         };
-        match self.pieces.send(piece).await {
-            Ok(()) => Ok(()),
-            Err(_) => self.on_disconnect(),
+        if self.pieces.send(piece).await.is_err() {
+            return self.on_disconnect();
+        }
+        match self.answer.is_unusable() {
+            // The client has its error, so that the provider need not go on.
+            true => Err(Error::explain(
+                ErrorType::ConnectionClosed,
+                "the answer cannot become frames on a socket",
+            )
+            .into_up()),
+            false => Ok(()),
         }
     }
 

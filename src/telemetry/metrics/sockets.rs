@@ -19,7 +19,7 @@ pub(crate) enum SocketEnd {
     Protocol,
     /// The client did not read what was sent to it, or read it too slowly.
     Slow,
-    /// The client did not send its first frame, or a begun message, in time.
+    /// The client did not send a begun message in time.
     Late,
 }
 

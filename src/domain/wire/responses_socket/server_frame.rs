@@ -20,6 +20,9 @@ use crate::domain::wire::{
 /// The maximum length of an event, in bytes. Codex accepts no larger frame.
 pub(crate) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// The wait that a client is told after a rate limit of the provider within a stream, which names none, in seconds.
+const RATE_LIMIT_WAIT_SECONDS: u32 = 1;
+
 /// The headers of an error answer that its frame repeats. Names that end with `-` are prefixes.
 const FRAME_HEADERS: [&str; 7] = [
     "retry-after",
@@ -68,7 +71,8 @@ impl EventCutter {
         }
     }
 
-    /// Reads a piece of the answer. Calls `on_event` with the data of each event that is complete with it.
+    /// Reads a piece of the answer. Calls `on_event` with the data of each event that is complete with it. Bytes that are not
+    /// UTF-8 are replaced, because a client would have to close the socket at them.
     ///
     /// # Errors
     /// An event is longer than [`EVENT_BYTES_MAX`].
@@ -81,7 +85,7 @@ impl EventCutter {
                 return Err(EventTooLong);
             }
             if std::mem::take(&mut self.event.is_complete) {
-                on_event(&self.event.bytes);
+                on_event(String::from_utf8_lossy(&self.event.bytes).as_bytes());
                 self.event.bytes.clear();
             }
             if used == 0 {
@@ -97,8 +101,10 @@ impl EventCutter {
 pub(crate) enum ServerEventKind {
     /// `response.completed`
     Completed,
-    /// `response.failed` and `response.incomplete`
-    Unfinished,
+    /// `response.failed`
+    Failed,
+    /// `response.incomplete`
+    Incomplete,
     /// `error`
     Error,
     /// `response.output_item.done`
@@ -117,7 +123,8 @@ impl ServerEventKind {
         let kind = unescaped(member(data, b"type")?)?;
         Some(match kind.as_ref() {
             "response.completed" => Self::Completed,
-            "response.failed" | "response.incomplete" => Self::Unfinished,
+            "response.failed" => Self::Failed,
+            "response.incomplete" => Self::Incomplete,
             "error" => Self::Error,
             "response.output_item.done" => Self::ItemDone,
             _ => Self::Progress,
@@ -175,7 +182,7 @@ impl SocketError {
     /// Converts an error answer. Its error object stays as it is.
     pub(crate) fn from_answer(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
         let error = match member(body, b"error") {
-            Some(object @ [b'{', ..]) => object.to_vec(),
+            Some(object @ [b'{', ..]) => String::from_utf8_lossy(object).into_owned().into_bytes(),
             other => {
                 let text = other.and_then(unescaped);
                 let text = text.or_else(|| member(body, b"message").and_then(unescaped));
@@ -193,7 +200,8 @@ impl SocketError {
         }
     }
 
-    /// Converts an `error` event of a stream, which has no status.
+    /// Converts an `error` event of a stream, which has no status. A rate limit that passes by itself gets a `retry-after`, because
+    /// Codex gives up its turn after a 429 without one.
     pub(crate) fn from_event(data: &[u8]) -> Self {
         let object = member(data, b"error").filter(|value| value.starts_with(b"{"));
         let source = object.unwrap_or(data);
@@ -204,13 +212,18 @@ impl SocketError {
             .and_then(|_| text(b"type"))
             .map_or_else(String::new, Cow::into_owned);
         let code = text(b"code").map(Cow::into_owned);
+        let is_quota = [code.as_deref(), Some(kind.as_str())].contains(&Some("insufficient_quota"));
         let status = named.filter(|status| (400..600).contains(status));
         let status = status.unwrap_or_else(|| InBandError { kind, code }.status());
         let error = object.map_or_else(|| flat_error(status, data), <[u8]>::to_vec);
-        Self {
+        let converted = Self {
             status,
             error,
             headers: String::new(),
+        };
+        match status == 429 && !is_quota {
+            true => converted.retry_after(RATE_LIMIT_WAIT_SECONDS),
+            false => converted,
         }
     }
 

@@ -7,13 +7,20 @@ use smol_str::SmolStr;
 use super::*;
 use crate::{
     config::sockets::SocketsConfig,
-    domain::wire::{
-        responses_socket::{client_frame::ClientFrame, conversations::SocketLane, server_frame::warm_up_events},
-        websocket::{FrameDecoder, FrameEvent, FrameLimits, FrameRole},
+    domain::{
+        keys::secret::KeyDigest,
+        wire::{
+            responses_socket::{client_frame::ClientFrame, conversations::SocketLane, server_frame::warm_up_events},
+            websocket::{FrameDecoder, FrameEvent, FrameLimits, FrameRole},
+        },
     },
     edges::body_budget::{BodyBudget, BodyHolder, BodyLimits},
     gateway::{
         conversations::Conversations,
+        request::{
+            body_work::{BodyWork, FREE_BYTES_MAX, TURN_WAIT_MAX, WorkShare},
+            read_body::AT_ONCE_BYTES_MAX,
+        },
         turn_link::{TurnMessage, TurnOrigin},
     },
     telemetry::metrics::Metrics,
@@ -27,7 +34,7 @@ const CONFIG: SocketsConfig = SocketsConfig {
     idle: std::time::Duration::from_secs(1),
     lifetime: std::time::Duration::from_secs(1),
     state_bytes_max: 1 << 20,
-    state_key_bytes: None,
+    state_key_bytes: Some(1 << 20),
 };
 
 const BODY_BYTES_MAX: usize = 10_000;
@@ -200,6 +207,37 @@ fn what_ends_otherwise_drops_the_response_that_it_continued() {
 }
 
 #[test]
+fn an_incomplete_response_leaves_the_one_that_it_continued() {
+    let socket = SocketRequests::new();
+    let first = socket.link(0, r#"{"type":"response.create","store":false,"input":[1]}"#);
+    socket.body(&first);
+    stream(
+        &first,
+        b"data: {\"type\":\"response.completed\",\"response\":{\"id\":\"r1\",\"output\":[]}}\n\n",
+    );
+    let frame = r#"{"type":"response.create","store":false,"previous_response_id":"r1","input":[2]}"#;
+    let next = socket.link(0, frame);
+    socket.body(&next);
+    let incomplete = b"data: {\"type\":\"response.incomplete\",\"response\":{\"id\":\"r2\"}}\n\n";
+    assert_eq!(stream(&next, incomplete).0[0]["type"], "response.incomplete");
+    assert_eq!(socket.body(&socket.link(0, frame))["input"], json!([1, 2]));
+}
+
+#[test]
+fn an_answer_that_cannot_become_frames_is_unusable() {
+    let socket = SocketRequests::new();
+    let mut answer = TurnAnswer::new(socket.link(0, "{}"));
+    answer.on_head(&head(200, &[]));
+    let mut frames = BytesMut::new();
+    assert_eq!(answer.push(b": nothing\n\n", &mut frames), None);
+    assert!(!answer.is_unusable() && frames.is_empty());
+    let mut answer = TurnAnswer::new(socket.link(0, "{}"));
+    answer.on_head(&head(200, &[]));
+    assert_eq!(answer.push(b"{\"id\":", &mut frames), Some(502));
+    assert!(answer.is_unusable() && answer.is_over());
+}
+
+#[test]
 fn an_error_answer_is_one_frame_with_its_words() {
     let socket = SocketRequests::new();
     let mut answer = TurnAnswer::new(socket.link(2, "{}"));
@@ -217,6 +255,35 @@ fn an_error_answer_is_one_frame_with_its_words() {
         "headers": { "retry-after": "2" },
     });
     assert_eq!(payloads(frames), [expected]);
+}
+
+#[tokio::test]
+async fn a_large_conversation_is_copied_in_the_share_of_its_key() {
+    let socket = SocketRequests::new();
+    let metrics = Arc::new(Metrics::new(&[], &[]).expect("metrics"));
+    let work = BodyWork::new(WorkShare::new(1, 100), TURN_WAIT_MAX).for_key(KeyDigest::from_bytes([0; 32]));
+    let read = async |link: Arc<TurnLink>| {
+        let read = link.read_body_in_share(2 * AT_ONCE_BYTES_MAX, Arc::clone(&metrics), &work);
+        let (body, _) = read.await.expect("a body");
+        serde_json::from_slice::<Value>(&body.bytes).expect("JSON")
+    };
+    for (length, id) in [(10, "r1"), (FREE_BYTES_MAX, "r2"), (AT_ONCE_BYTES_MAX, "r3")] {
+        let text = "x".repeat(length);
+        let first = socket.link(
+            0,
+            &format!(r#"{{"type":"response.create","store":false,"input":"{text}"}}"#),
+        );
+        assert_eq!(read(Arc::clone(&first)).await["input"], text.as_str());
+        let end =
+            format!("data: {{\"type\":\"response.completed\",\"response\":{{\"id\":\"{id}\",\"output\":[]}}}}\n\n");
+        stream(&first, end.as_bytes());
+        let next = socket.link(
+            0,
+            &format!(r#"{{"type":"response.create","store":false,"previous_response_id":"{id}","input":[1]}}"#),
+        );
+        let input = read(next).await["input"].clone();
+        assert_eq!((&input[0]["content"], &input[1]), (&json!(text), &json!(1)));
+    }
 }
 
 #[test]

@@ -103,6 +103,32 @@ async fn nothing_is_sent_before_the_head_of_an_error_that_comes_late() {
 }
 
 #[tokio::test]
+async fn an_answer_that_cannot_become_frames_ends_the_exchange_with_the_provider() {
+    let (mut session, mut pieces) = session();
+    session.write_response_header(success(), false).await.expect("written");
+    let error = session.write_body(Bytes::from_static(b"{\"id\":"), false).await;
+    let error = error.expect_err("the provider need not go on");
+    assert_eq!(*error.esource(), ErrorSource::Upstream);
+    assert_eq!(pieces.try_recv().expect("a piece").end, Some(502));
+    session.finish().await.expect("nothing more is sent");
+    assert!(pieces.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn only_a_refusal_of_weir_says_that_the_key_is_not_valid() {
+    for is_own in [false, true] {
+        let (mut session, mut pieces) = session();
+        if is_own {
+            session.link.on_key_refused();
+        }
+        let head = Box::new(ResponseHeader::build(401, None).expect("a head"));
+        session.write_response_header(head, true).await.expect("written");
+        let piece = pieces.try_recv().expect("a piece");
+        assert_eq!((piece.end, piece.is_key_refused), (Some(401), is_own));
+    }
+}
+
+#[tokio::test]
 async fn the_last_frame_waits_for_the_gate() {
     let (mut session, mut pieces) = session();
     session.write_response_header(success(), false).await.expect("written");

@@ -81,8 +81,8 @@ fn an_event_has_a_limit() {
 fn the_kinds_of_events_and_their_ends() {
     for (kind, expected) in [
         ("response.completed", ServerEventKind::Completed),
-        ("response.failed", ServerEventKind::Unfinished),
-        ("response.incomplete", ServerEventKind::Unfinished),
+        ("response.failed", ServerEventKind::Failed),
+        ("response.incomplete", ServerEventKind::Incomplete),
         ("error", ServerEventKind::Error),
         ("response.output_item.done", ServerEventKind::ItemDone),
         ("response.created", ServerEventKind::Progress),
@@ -174,6 +174,44 @@ fn an_error_event_gets_a_status() {
         assert_eq!((error.status, &read["error"]["code"]), (status, &code), "{event}");
         assert_eq!(read["error"]["message"], "m");
     }
+}
+
+#[test]
+fn a_rate_limit_within_a_stream_asks_for_patience_and_an_exhausted_quota_does_not() {
+    for (event, wait) in [
+        (
+            r#"{"type":"error","code":"rate_limit_exceeded","message":"m"}"#,
+            json!("1"),
+        ),
+        (
+            r#"{"type":"error","status":429,"error":{"type":"other","message":"m"}}"#,
+            json!("1"),
+        ),
+        (
+            r#"{"type":"error","code":"insufficient_quota","message":"m"}"#,
+            Value::Null,
+        ),
+        (
+            r#"{"type":"error","error":{"type":"insufficient_quota","message":"m"}}"#,
+            Value::Null,
+        ),
+        (r#"{"type":"error","code":"server_error","message":"m"}"#, Value::Null),
+    ] {
+        let error = SocketError::from_event(event.as_bytes());
+        let read: Value = serde_json::from_str(&written(|out| error.write(out, None))).expect("JSON");
+        assert_eq!(read["headers"]["retry-after"], wait, "{event}");
+    }
+}
+
+#[test]
+fn bytes_that_are_not_utf8_are_replaced() {
+    assert_eq!(
+        cut(&[b"data: {\"x\":\"\xff\xc3\xa4\"}\n\n"]),
+        ["{\"x\":\"\u{fffd}\u{e4}\"}"]
+    );
+    let error = SocketError::from_answer(400, &HeaderMap::new(), b"{\"error\":{\"message\":\"\xff\"}}");
+    let read: Value = serde_json::from_str(&written(|out| error.write(out, None))).expect("JSON");
+    assert_eq!(read["error"]["message"], "\u{fffd}");
 }
 
 #[test]
