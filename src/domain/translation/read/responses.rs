@@ -56,6 +56,7 @@ pub(super) fn read<'a>(
         called_names: QuickMap::default(),
         hosted_tool: None,
         wants_summary: false,
+        has_item_metadata: false,
     };
     reader.read_options(&mut object)?;
     if let Some(instructions) = object.text("instructions")? {
@@ -100,6 +101,8 @@ struct ResponsesRequestReader<'a, 't> {
     hosted_tool: Option<String>,
     /// The client wants a summary in the place of the conversation.
     wants_summary: bool,
+    /// An item had Codex' annotation, which is reported once.
+    has_item_metadata: bool,
 }
 
 impl<'a> ResponsesRequestReader<'a, '_> {

@@ -49,6 +49,10 @@ impl<'a> GeminiRequestReader<'a, '_> {
             "continuationToken",
             "this model's provider cannot continue an answer of another; send the conversation in `contents`",
         )?;
+        object.refuse(
+            "outputConfig",
+            "weir returns the answer to the client and cannot have it written to a bucket; leave this out",
+        )?;
         object.ignore(&["model"]);
         // It overrides whether the provider logs the request, which weir does not translate.
         object.drop_members(&["store"], self.losses);

@@ -225,6 +225,7 @@ fn claude_code_passes_in_strict_mode_and_every_loss_is_reported() {
             "dropped messages[1].content[0]",
             "adapted messages[2].content[1].content[0]",
             "dropped messages[3].clear_at",
+            "adapted output_config.effort",
             "adapted messages[4].output_config.effort",
         ]
     );

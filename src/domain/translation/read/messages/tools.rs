@@ -73,7 +73,7 @@ static TRAINED_TOOLS: [TrainedTool; 4] = [
         ),
     },
     TrainedTool {
-        kinds: &["text_editor_20250728"],
+        kinds: &["text_editor_20250429", "text_editor_20250728"],
         description: "Views, creates and edits text files on the user's machine. `view` shows a file with line \
                       numbers, or lists a directory. `create` writes a new file. `str_replace` replaces \
                       `old_str`, which must match exactly one place of the file. `insert` inserts \

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use crate::domain::translation::{
     conversation::{BlockContent, ContentBlock, ToolCall, ToolCallResult, TurnRole},
     json_out::push_object,
-    losses::Untranslatable,
+    losses::{TranslationLosses, Untranslatable},
     members::{MemberReader, as_text, elements, missing},
     read::{
         check_caller,
@@ -82,7 +82,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         let Some(arguments) = object.object_text(action)? else {
             return Err(missing(&object, action));
         };
-        check_environment(&mut object)?;
+        check_environment(&mut object, self.losses)?;
         self.push_call(object, Cow::Borrowed(tool), Cow::Borrowed(arguments))
     }
 
@@ -140,7 +140,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         };
         let content = ContentBlock::from_text(object.path_of("output"), Cow::Borrowed(output.get()));
         object.drop_members(&["max_output_length"], self.losses);
-        check_environment(&mut object)?;
+        check_environment(&mut object, self.losses)?;
         let id = take_call_id(&mut object, false)?;
         self.push_result(object, id, content, false)
     }
@@ -255,12 +255,17 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 }
 
 /// Refuses a command that another provider ran in a container of its own.
-fn check_environment(object: &mut MemberReader<'_>) -> Result<(), Untranslatable> {
+fn check_environment(object: &mut MemberReader<'_>, losses: &mut TranslationLosses) -> Result<(), Untranslatable> {
     let Some(mut environment) = object.object("environment")? else {
         return Ok(());
     };
     match environment.text("type")?.as_deref() {
-        None | Some("local") => Ok(()),
+        None | Some("local") => {
+            // The tool's description names the skills.
+            environment.drop_members(&["skills"], losses);
+            environment.finish_options(losses);
+            Ok(())
+        }
         Some(_) => Err(Untranslatable::new(
             environment.path(),
             "this model's provider cannot use a container kept elsewhere; run the commands locally",

@@ -17,15 +17,10 @@ use crate::domain::translation::{
 };
 
 /// Members of any item that say nothing to a model of another provider.
-const ANNOTATIONS: [&str; 7] = [
-    "phase",
-    "end_turn",
-    "metadata",
-    "internal_chat_message_metadata_passthrough",
-    "created_by",
-    "agent",
-    "async",
-];
+const ANNOTATIONS: [&str; 6] = ["phase", "end_turn", "metadata", "created_by", "agent", "async"];
+
+/// The annotation that Codex gives each item for OpenAI.
+const ITEM_METADATA: &str = "internal_chat_message_metadata_passthrough";
 
 /// The request for a summary that takes the place of the conversation, as a text of the user.
 const SUMMARY_REQUEST: &str = "Summarize this conversation, so that another model can continue the work with your summary \
@@ -100,6 +95,11 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     pub(super) fn finish_item(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         object.ignore(&["id", "status"]);
         object.drop_members(&ANNOTATIONS, self.losses);
+        // A loss for each item would leave no room for others in the header.
+        let has_metadata = object.take(ITEM_METADATA).is_some();
+        if has_metadata && !std::mem::replace(&mut self.has_item_metadata, true) {
+            self.losses.dropped(object.path_of(ITEM_METADATA));
+        }
         object.finish_content()
     }
 

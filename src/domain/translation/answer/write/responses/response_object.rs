@@ -1,5 +1,7 @@
 //! Writes the response object, which the first events, the last event and a non-streaming answer have.
 
+use std::{borrow::Cow, fmt::Write};
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -9,8 +11,8 @@ use crate::domain::{
             AnswerFrame,
             responses::events::{COMPLETED, IN_PROGRESS, INCOMPLETE, push_element, single_line},
         },
-        json_out::JsonObjectWriter,
-        members::MemberReader,
+        json_out::{JsonObjectWriter, push_array},
+        members::{MemberReader, as_text, raw_members},
         reasoning::COMPACTION_TRIGGER,
     },
     wire::{
@@ -18,6 +20,9 @@ use crate::domain::{
         usage::Usage,
     },
 };
+
+/// The members that the protocol requires of a function that the client offers, apart from its type and name.
+const FUNCTION_MEMBERS: [&str; 3] = ["description", "parameters", "strict"];
 
 /// The response object of an answer so far.
 #[derive(Debug)]
@@ -266,16 +271,50 @@ fn repeated_members(request: &str) -> Vec<(&'static str, String)> {
         ("prompt_cache_key", json_or(requested.prompt_cache_key, "null")),
         ("reasoning", reasoning),
         ("safety_identifier", json_or(requested.safety_identifier, "null")),
+        ("service_tier", r#""default""#.to_owned()),
         ("store", "false".to_owned()),
         ("temperature", json_or(requested.temperature, "1")),
         ("text", text),
         ("tool_choice", json_or(requested.tool_choice, r#""auto""#)),
-        ("tools", json_or(requested.tools, "[]")),
+        ("tools", repeated_tools(requested.tools)),
         ("top_logprobs", "0".to_owned()),
         ("top_p", json_or(requested.top_p, "1")),
         ("truncation", json_or(requested.truncation, r#""disabled""#)),
         ("user", json_or(requested.user, "null")),
     ]
+}
+
+/// The client's tools as JSON text. A function also has the members that the protocol requires of it.
+fn repeated_tools(tools: Option<&RawValue>) -> String {
+    let list: Option<Vec<&RawValue>> = tools.and_then(|tools| serde_json::from_str(tools.get()).ok());
+    let mut text = String::new();
+    push_array(&mut text, |array| {
+        for tool in list.unwrap_or_default() {
+            array.raw(&completed_tool(tool.get()));
+        }
+    });
+    text
+}
+
+/// A tool in one line. A function gets null for each of [`FUNCTION_MEMBERS`] that the client did not send.
+fn completed_tool(tool: &str) -> Cow<'_, str> {
+    let line = single_line(tool);
+    let members = raw_members(tool).unwrap_or_default();
+    let has = |name: &str| members.iter().any(|(member, _)| member == name);
+    let is_function = members
+        .iter()
+        .any(|(member, value)| member == "type" && as_text(value).is_some_and(|kind| kind == "function"));
+    let missing: Vec<&str> = FUNCTION_MEMBERS.into_iter().filter(|&name| !has(name)).collect();
+    if !is_function || missing.is_empty() {
+        return line;
+    }
+    let mut completed = line.strip_suffix('}').unwrap_or(&line).to_owned();
+    for name in missing {
+        // Writing to a string cannot fail.
+        let _ = write!(completed, r#","{name}":null"#);
+    }
+    completed.push('}');
+    Cow::Owned(completed)
 }
 
 /// The input of a request, unless it is one text.

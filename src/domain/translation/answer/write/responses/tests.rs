@@ -430,11 +430,12 @@ fn the_response_object_repeats_the_request_and_has_the_defaults_of_the_api() {
         "prompt_cache_key": null,
         "reasoning": {"effort": null, "summary": null},
         "safety_identifier": null,
+        "service_tier": "default",
         "store": false,
         "temperature": 0.7,
         "text": {"format": {"type": "text"}, "verbosity": "low"},
         "tool_choice": "auto",
-        "tools": [{"type": "function", "name": "read"}],
+        "tools": [{"type": "function", "name": "read", "description": null, "parameters": null, "strict": null}],
         "top_logprobs": 0,
         "top_p": 1,
         "truncation": "disabled",
@@ -454,6 +455,22 @@ fn the_response_object_repeats_the_request_and_has_the_defaults_of_the_api() {
     });
     assert_eq!(stream.response(), &expected);
     assert!(written(frame(AnswerForm::Whole), &[]).contains("\"temperature\":0.70,"));
+}
+
+#[test]
+fn a_repeated_function_has_the_members_that_the_protocol_requires() {
+    let mut frame = frame(AnswerForm::Whole);
+    frame.request = r#"{"tools": [{"type": "function", "name": "f", "strict": null, "parameters": {"x": 1.0} },
+        {"name": "g", "description": "d", "parameters": null, "strict": false, "type": "function"},
+        {"type": "custom", "name": "h"}, 7]}"#
+        .to_owned();
+    let body = written(frame, &[]);
+    let tools = concat!(
+        r#""tools":[{"type": "function", "name": "f", "strict": null, "parameters": {"x": 1.0} ,"description":null},"#,
+        r#"{"name": "g", "description": "d", "parameters": null, "strict": false, "type": "function"},"#,
+        r#"{"type": "custom", "name": "h"},7]"#,
+    );
+    assert!(body.contains(tools), "{body}");
 }
 
 #[test]

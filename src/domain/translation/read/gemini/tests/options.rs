@@ -218,6 +218,7 @@ fn state_other_modalities_and_wrong_types_are_refused_in_both_modes() {
         (r#""cachedContent":"cachedContents/x""#, "cachedContent"),
         (r#""cached_content":"cachedContents/x""#, "cached_content"),
         (r#""continuationToken":"x""#, "continuationToken"),
+        (r#""outputConfig":{"outputUriPrefix":"gs://b/x"}"#, "outputConfig"),
         (r#""generationConfig":[]"#, "generationConfig"),
     ] {
         assert_eq!(refused_path(lossy(&with_members(members))), path);

@@ -92,7 +92,7 @@ fn an_answer_that_the_request_begins_depends_on_the_provider() {
         { "role": "user", "content": "go" },
         { "role": "assistant", "content": "The answer is" },
     ]));
-    assert_eq!(strict(&body).unwrap().losses(), ["adapted messages[1]"]);
+    assert!(strict(&body).unwrap().losses().is_empty());
     for protocol in [UpstreamProtocol::Responses, UpstreamProtocol::Gemini] {
         let refusal = read_with(&body, &to(protocol, TranslationMode::Lossy)).err().unwrap();
         assert_eq!(refusal.path, "messages[1]");

@@ -398,3 +398,23 @@ fn tools_that_another_provider_ran_become_a_line_of_text_in_lossy_mode_only() {
     assert_eq!(refused_path(strict(&program)), "input[0].caller");
     assert_eq!(lossy(&program).unwrap().losses(), ["dropped input[0].caller"]);
 }
+
+#[test]
+fn what_stands_beside_a_call_is_reported_and_an_annotation_of_each_item_once() {
+    let metadata = r#""internal_chat_message_metadata_passthrough":{"turn_id":"t"}"#;
+    let body = with_input(&format!(
+        r#"{{"role":"user","content":"u",{metadata}}},
+        {{"type":"shell_call","call_id":"c","action":{{"commands":["ls"]}},"caller":{{"type":"direct","new":1}},
+        "environment":{{"type":"local","skills":[{{"name":"s","description":"d","path":"/p"}}],"new":1}},{metadata}}},
+        {{"type":"shell_call_output","call_id":"c","output":[],{metadata}}}"#
+    ));
+    assert_eq!(
+        strict(&body).unwrap().losses(),
+        [
+            "dropped input[0].internal_chat_message_metadata_passthrough",
+            "dropped input[1].environment.skills",
+            "unknown input[1].environment.new",
+            "unknown input[1].caller.new",
+        ]
+    );
+}
