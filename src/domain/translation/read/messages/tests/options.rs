@@ -14,7 +14,10 @@ fn options_are_kept_as_they_are_spelled() {
     let options = &reading.conversation.options;
     assert!(options.stream);
     assert_eq!(
-        options.max_tokens.as_ref().map(|option| (option.path, option.value)),
+        options
+            .max_tokens
+            .as_ref()
+            .map(|option| (option.path.clone(), option.value)),
         Some(("max_tokens".into(), 9))
     );
     assert_eq!(options.temperature.as_ref().map(|option| option.value), Some("0.70"));
@@ -28,7 +31,7 @@ fn options_are_kept_as_they_are_spelled() {
         options
             .format
             .as_ref()
-            .map(|option| (option.path, option.value.clone())),
+            .map(|option| (option.path.clone(), option.value.clone())),
         Some((
             "output_config.format".into(),
             AnswerFormat::Schema {
