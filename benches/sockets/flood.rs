@@ -118,7 +118,7 @@ pub(crate) async fn measure(host: &Host, scale: &FloodScale) -> Result<(), Strin
             .zip(&costs.quiet)
             .map(|(beside, quiet)| beside / quiet)
             .collect();
-        table.row([
+        table.row(&[
             road.name().to_owned(),
             over_rounds(&costs.small_kib),
             over_rounds(&costs.bodies_mib),

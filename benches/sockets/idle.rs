@@ -99,7 +99,7 @@ pub(crate) async fn measure(host: &Host, scale: &IdleScale) -> Result<(), String
                 .collect();
             println!("{name}, round {}: resident with {}.", round + 1, resident.join(", "));
         }
-        table.row([
+        table.row(&[
             name.to_owned(),
             over_rounds(&slopes),
             aim(&slopes, memory_aim),

@@ -50,6 +50,7 @@ mod request;
 #[path = "../passthrough/row.rs"]
 mod row;
 mod socket;
+#[path = "../translation/table.rs"]
 mod table;
 mod turns;
 

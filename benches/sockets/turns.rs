@@ -105,7 +105,7 @@ pub(crate) async fn measure(host: &Host, scale: &TurnScale) -> Result<(), String
     for load in scale.events {
         let spent = events((&gateway, host), load, scale.rounds).await?;
         let added = added(&spent);
-        table.row([
+        table.row(&[
             load.name.to_owned(),
             over_rounds(&spent[0]),
             over_rounds(&spent[1]),
@@ -252,14 +252,14 @@ async fn turn(
             cpu[road.place()].push(spent / scale.block as f64);
         }
     }
-    table.row([
+    table.row(&[
         format!("{name}: first event, p50 (us)"),
         over_rounds(&medians[0]),
         over_rounds(&medians[1]),
         over_rounds(&paired),
         aim(&paired, most),
     ]);
-    table.row([
+    table.row(&[
         format!("{name}: CPU (us)"),
         over_rounds(&cpu[0]),
         over_rounds(&cpu[1]),

@@ -85,7 +85,7 @@ pub(crate) async fn measure((proxy, host): (&Proxy, &Host), rounds: usize, load:
             .zip(native)
             .map(|(own, native)| own - native)
             .collect();
-        table.row([
+        table.row(&[
             lane.road.name(),
             over_rounds(native),
             over_rounds(&lane.micros),

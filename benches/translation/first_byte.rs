@@ -53,7 +53,7 @@ pub(crate) async fn measure(
     let mut table = Table::new(&["first byte, p50 (us)", "native", "translated", "added", "aim"]);
     for (place, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.road.is_translated()) {
         let native = place_of(&lanes, Road::native(lane.road.client));
-        table.row([
+        table.row(&[
             lane.road.name(),
             over_rounds(&medians[native]),
             over_rounds(&medians[place]),

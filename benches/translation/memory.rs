@@ -91,7 +91,7 @@ pub(crate) async fn measure(host: &Host, scale: MemoryScale) -> Result<(), Strin
             Protocol::Messages | Protocol::Gemini => FLAT_AIM,
             Protocol::Responses => REPEATED_AIM,
         };
-        table.row([
+        table.row(&[
             crate::roads::name(client.into()).to_owned(),
             over_rounds(&native[0]),
             over_rounds(&native[1]),

@@ -58,7 +58,7 @@ pub(crate) fn measure(scale: AloneScale) -> Result<(), String> {
         let median = quantile(&micros, 0.5).expect("requests");
         let scaled = median * REQUEST_BYTES as f64 / body.len() as f64;
         let met = if scaled <= REQUEST_AIM { "met" } else { "missed" };
-        table.row([
+        table.row(&[
             road.name(),
             format!("{:.0}", body.len() as f64 / 1024.0),
             number(scaled),

@@ -21,7 +21,7 @@ impl Table {
     }
 
     /// Adds a row.
-    pub(crate) fn row<const COUNT: usize>(&mut self, cells: [String; COUNT]) {
+    pub(crate) fn row<const COUNT: usize>(&mut self, cells: &[String; COUNT]) {
         assert_eq!(COUNT, self.columns, "a cell for each column");
         self.text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
@@ -38,7 +38,7 @@ pub(crate) fn over_rounds(values: &[f64]) -> String {
     format!("{} ({}..{})", at(0.5), at(0.0), at(1.0))
 }
 
-/// Whether the median of the rounds is at most this.
+/// Says whether the median of the rounds is at most `most`.
 pub(crate) fn aim(values: &[f64], most: f64) -> String {
     let met = if quantile(values, 0.5).expect("rounds") <= most {
         "met"
