@@ -6,10 +6,10 @@ pub(crate) mod audit;
 pub(crate) mod errors;
 mod keys;
 pub(crate) mod log;
-mod log_backend;
+
 mod node;
 mod overview;
-pub(crate) mod peer;
+
 pub(crate) mod recent;
 pub(crate) mod sessions;
 mod usage;
@@ -39,9 +39,9 @@ use crate::{
     store::{KeyStore, archive::Archive, ledger::LedgerStore, sessions::WebSessionStore},
 };
 
-pub(crate) use crate::admin::log_backend::AdminLogBackends;
-pub(crate) use crate::admin::peer::AdminPeer;
-pub(crate) use crate::admin::peer::ConnectionExtension;
+pub(crate) use crate::admin::audit::AdminPeer;
+pub(crate) use crate::admin::audit::ConnectionExtension;
+pub(crate) use crate::admin::node::AdminLogBackends;
 
 /// Lists the models and providers of this node, and switches providers on and off.
 pub(crate) trait ProviderDirectory: Send + Sync {

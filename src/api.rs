@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::domain::{
-    keys::key::KeyId,
+    keys::KeyId,
     ledger::{OnExhausted, OperationId, ProviderState, QuotaReset},
     money::NanoUsd,
     sign_in::{Role, device_request::UserCode},

@@ -12,7 +12,7 @@ pub(crate) mod login;
 pub(crate) mod output;
 pub(crate) mod providers;
 pub(crate) mod rules;
-pub(crate) mod sign_in;
+
 pub(crate) mod store;
 #[cfg(test)]
 mod tests;
@@ -81,7 +81,7 @@ pub enum Command {
     Provider(providers::ProviderCommand),
     /// List the sign-ins of agents with a key, and end them
     #[command(subcommand)]
-    SignIn(sign_in::SignInCommand),
+    SignIn(login::SignInCommand),
     /// Sign in to a gateway, so that agents on this machine can use a token instead of a key
     Login(login::LoginArgs),
     /// Print a token for the gateway that this machine is signed in to, which agents can use instead of a key
@@ -222,12 +222,12 @@ pub(crate) async fn run_provider(
 
 /// Runs a subcommand of `weir sign-in`.
 pub(crate) async fn run_sign_in(
-    command: &sign_in::SignInCommand,
+    command: &login::SignInCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
-    sign_in::run(command, &client, out).await
+    login::run(command, &client, out).await
 }
 
 /// Runs a subcommand of `weir console`.

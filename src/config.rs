@@ -13,6 +13,7 @@ pub(crate) mod money;
 pub(crate) mod secret_source;
 #[cfg(test)]
 mod shipped;
+pub(crate) mod sockets;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use crate::{
         limits::{ConnectionsConfig, HeadsConfig, KeyCacheConfig, OwnUsageConfig},
         log::LogConfig,
         money::{LeasesConfig, MoneyConfig, NoticesConfig},
+        sockets::SocketsConfig,
     },
     domain::{
         catalogue::CatalogueSettings,
@@ -64,6 +66,8 @@ settings! {
         /// Limits of clients' connections, at the gateway and at the public stability service. A connection that exceeds a
         /// limit is closed and counted (weir_connections_closed_total).
         connections: ConnectionsConfig = table(),
+        /// Responses over WebSocket. Each request on a socket is authenticated, billed and recorded like a POST.
+        sockets: SocketsConfig = table(),
         /// The rate limit per IP address for reading the usage of keys at /web/v1/me.
         own_usage: OwnUsageConfig = table().restart(),
         /// Connections to providers, and their timeouts.

@@ -8,7 +8,7 @@ mod alerts;
 mod forms;
 mod key_page;
 mod layout;
-mod link;
+
 pub(crate) mod oauth;
 pub(crate) mod openid;
 mod operator;
@@ -30,11 +30,11 @@ use pingora::{
 };
 
 use crate::{
-    admin::{Admin, AdminPeer, errors::AdminHandler, log::export::LogExportFile, peer::Author},
+    admin::{Admin, AdminPeer, audit::Author, errors::AdminHandler, log::export::LogExportFile},
     api::{error::AdminError, log::ExportLog},
     console::{
         forms::Forms,
-        link::Operator,
+        layout::Operator,
         request::{FormFields, ListenerContext},
         session::BrowserSession,
     },
@@ -47,10 +47,10 @@ use crate::{
 
 pub(crate) use self::{
     alerts::{Alerts, AlertsReply},
-    link::{LinkAddress, Links},
     operator::{Console, SignInMethods},
     snippet::of_key as snippets_of_key,
 };
+pub(crate) use crate::console::layout::{LinkAddress, Links};
 pub(crate) use crate::console::{
     request::{Site, read},
     snippet::Examples,

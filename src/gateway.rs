@@ -9,11 +9,14 @@ pub(crate) mod client;
 pub(crate) mod client_h2;
 pub(crate) mod client_stream;
 pub(crate) mod coding;
+pub(crate) mod conversations;
 pub(crate) mod drain;
 pub(crate) mod end;
 pub(crate) mod exchange;
 pub(crate) mod forward;
+pub(crate) mod handshake;
 pub(crate) mod held_head;
+pub(crate) mod key_slots;
 pub(crate) mod log_entry;
 pub(crate) mod meter;
 pub(crate) mod outlet;
@@ -23,7 +26,9 @@ pub(crate) mod provider_state;
 pub(crate) mod receive;
 pub(crate) mod reply;
 pub(crate) mod request;
+pub(crate) mod socket;
 pub(crate) mod ticket;
+pub(crate) mod turn_link;
 pub(crate) mod upstream;
 pub(crate) mod usage_estimate;
 
@@ -47,7 +52,7 @@ use crate::{
     front::{CheckedRequest, Handler, connection::ClientConnection},
     gateway::{
         client_stream::{ClientStream, ConnectionParking},
-        drain::{Drain, OpenConnection},
+        drain::OpenConnection,
         exchange::Exchange,
         upstream::connect,
     },
@@ -259,14 +264,15 @@ pub(crate) struct GatewayConnection {
 /// The gateway as the [`Handler`] of the connections that the front accepts.
 pub(crate) struct GatewayHandler {
     proxy: Arc<HttpProxy<Gateway>>,
-    drain: Drain,
+    /// The gateway that the proxy runs, for the sockets.
+    gateway: Gateway,
 }
 
 impl GatewayHandler {
     /// Wraps Pingora's proxy for this gateway.
     pub(crate) fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> Self {
         Self {
-            drain: gateway.drain.clone(),
+            gateway: gateway.clone(),
             proxy: Arc::new(http_proxy(conf, gateway)),
         }
     }
@@ -283,7 +289,7 @@ impl Handler for GatewayHandler {
     fn on_connection(&self) -> GatewayConnection {
         GatewayConnection {
             parking: Arc::default(),
-            connected: self.drain.connect(),
+            connected: self.gateway.drain.connect(),
         }
     }
 
@@ -300,7 +306,14 @@ impl Handler for GatewayHandler {
             // If Pingora drops a connection that can carry further requests, `park_connection` has saved it.
             let reused = answering.await.map(|reused| reused.consume().0);
             let stream = reused.or_else(|| visit.parking.take())?;
-            stream.into_any().downcast::<ClientStream>().ok()?.into_connection()
+            let connection = stream.into_any().downcast::<ClientStream>().ok()?.into_connection()?;
+            let Some(handshake) = visit.parking.take_handshake() else {
+                return Some(connection);
+            };
+            let host = (&self.proxy, &self.gateway);
+            // Boxed: otherwise the future of every connection would reserve memory for the few that become sockets.
+            Box::pin(socket::serve(host, connection, handshake, shutdown)).await;
+            None
         }
     }
 }

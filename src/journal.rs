@@ -11,7 +11,7 @@
 //! and model, for the stability record.
 
 mod accounts;
-mod damage;
+
 mod engine;
 mod folder;
 pub mod frame;

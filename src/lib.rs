@@ -77,7 +77,7 @@ pub mod parts {
     pub use crate::{
         domain::{
             faults::stability::{Hour, ModelWindow, StabilityCounters, StabilityWindow},
-            keys::key::{KeyId, KeyRecord, KeyState},
+            keys::{KeyId, KeyRecord, KeyState},
             ledger::{AccountChange, AdmitCall, AdmitReply, KeyTerms, NodeId, Step, journaled::reread},
             money::{NanoUsd, price::PriceList},
             rules::{
@@ -90,6 +90,7 @@ pub mod parts {
                 protocol::{AnswerFraming, AnswerReport, Break, Observer, Protocol, observer::HEAP_BYTES_MAX},
                 proxy_protocol,
                 tokens::CharClasses,
+                websocket,
             },
         },
         gateway::coding::{Coding, decoding},
@@ -102,14 +103,16 @@ pub mod parts {
         },
     };
 
+    pub mod translation;
+
     /// The consumption log that is stored in files.
     pub mod log {
         pub use crate::{
             domain::{
                 ledger::{
                     consumption::{PriceModifiers, Row, UsageSource},
+                    ids::Tag,
                     log_query::{LogFilter, LogPosition},
-                    tag::Tag,
                 },
                 wire::usage::Usage,
             },

@@ -24,7 +24,7 @@ pub(crate) mod own_journal;
 pub(crate) mod postgres;
 pub(crate) mod proof;
 pub(crate) mod reading;
-mod slices;
+
 pub(crate) mod store_log;
 mod tail;
 
@@ -34,7 +34,7 @@ use async_trait::async_trait;
 use thiserror::Error;
 
 use crate::{
-    domain::{keys::key::KeyId, ledger::NodeId},
+    domain::{keys::KeyId, ledger::NodeId},
     journal::NumberedRow,
     sinks::{
         asks::{LatestKeyRows, LogBackendError, LogPageQuery, NewestRows, NewestRowsQuery, RowPage},
@@ -124,7 +124,7 @@ pub trait LogBackend: Send + Sync {
 
     /// Reads the most recent rows that match a filter. The default implementation reads pages of time slices.
     async fn newest(&self, ask: &NewestRowsQuery) -> Result<NewestRows, LogBackendError> {
-        slices::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
+        reading::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
     }
 
     /// Returns the watermark of each lane of which the log backend has rows. `None` means that the log backend has each row as

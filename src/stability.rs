@@ -2,22 +2,40 @@
 //! reads the counts of all nodes ([`Snapshot`]). Clients of the public service only see the latest snapshot.
 
 pub(crate) mod public;
-pub(crate) mod publisher;
+#[cfg(test)]
+mod publisher_tests;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
-use arc_swap::ArcSwapOption;
-use tokio::{sync::watch, time::timeout};
-
-use crate::{
-    domain::faults::stability::{Hour, ModelCounters, WINDOW_HOURS},
-    edges::clock,
-    store::{StoreError, ledger::StabilityStore, time::StoreTime},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
-pub(crate) use crate::stability::publisher::Publisher;
+use arc_swap::ArcSwapOption;
+use async_trait::async_trait;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    domain::{
+        faults::stability::{Hour, ModelCounters, NodeHourCounters, WINDOW_HOURS},
+        ledger::NodeId,
+    },
+    edges::clock,
+    journal::{Journal, Position},
+    store::{
+        StoreError,
+        ledger::{SHARES_MAX, StabilityStore},
+        time::StoreTime,
+    },
+};
 
 /// The maximum pause after a failed read, before the next one.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
@@ -84,6 +102,167 @@ impl Snapshots {
         let now = Hour::from_unix_ms(read_at_ms);
         let buckets = self.store.buckets(now.plus(1 - WINDOW_HOURS), now).await?;
         self.latest.store(Some(Arc::new(Snapshot { read_at_ms, buckets })));
+        Ok(())
+    }
+}
+
+/// How long changed counts are gathered before they are sent. Also the pause after a failure.
+pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// The source of the shares that this node has counted: what the publisher needs from the journal.
+#[async_trait]
+pub(crate) trait ShareSource: Send + Sync {
+    /// Returns the shares that have grown since the last call, and the position of the last counted record. After a start, it
+    /// returns all shares.
+    fn changed(&self) -> (Vec<NodeHourCounters>, Position);
+
+    /// The hours of all shares that this node has.
+    fn hours(&self) -> Vec<Hour>;
+
+    /// Makes [`ShareSource::changed`] return the shares of these hours again.
+    fn mark_unsent(&self, hours: &[Hour]);
+
+    /// Records that the store has every share up to this position.
+    fn mark_sent(&self, to: Position);
+
+    /// Waits until every record up to this position is either on disk or known to be lost.
+    async fn wait_synced(&self, to: Position);
+
+    /// The position that the next record will have.
+    fn end(&self) -> Position;
+
+    /// Waits until a record at this position is on disk or known to be lost.
+    async fn wait_beyond(&self, end: Position);
+}
+
+#[async_trait]
+impl ShareSource for Journal {
+    fn changed(&self) -> (Vec<NodeHourCounters>, Position) {
+        self.take_changed_shares()
+    }
+
+    fn hours(&self) -> Vec<Hour> {
+        self.shares().into_iter().map(|share| share.hour).collect()
+    }
+
+    fn mark_unsent(&self, hours: &[Hour]) {
+        self.mark_unpublished(hours);
+    }
+
+    fn mark_sent(&self, to: Position) {
+        self.mark_published(to);
+    }
+
+    async fn wait_synced(&self, to: Position) {
+        // A record that could not be written is charged anyway, so the publisher counts it too.
+        let _ = Journal::wait_until_synced(self, to).await;
+    }
+
+    fn end(&self) -> Position {
+        Journal::end(self)
+    }
+
+    async fn wait_beyond(&self, end: Position) {
+        self.wait_until_decided(end.number()).await;
+    }
+}
+
+/// Sends the shares of this node to the store.
+pub(crate) struct Publisher {
+    counted: Arc<dyn ShareSource>,
+    store: Arc<dyn StabilityStore>,
+    node: NodeId,
+    unsent_hours: AtomicUsize,
+}
+
+impl Publisher {
+    /// Creates a publisher that sends the shares of `counted` to `store` as those of `node`.
+    pub(crate) fn new(counted: Arc<dyn ShareSource>, store: Arc<dyn StabilityStore>, node: NodeId) -> Self {
+        Self {
+            counted,
+            store,
+            node,
+            unsent_hours: AtomicUsize::new(0),
+        }
+    }
+
+    /// The number of hours whose shares the store did not accept at the last attempt.
+    pub(crate) fn unsent_hours(&self) -> usize {
+        self.unsent_hours.load(Ordering::Relaxed)
+    }
+
+    /// Sends changed shares until `stopped` becomes true or its sender is dropped, then sends once more.
+    pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
+        let mut epochs = self.store.epochs();
+        let (mut failing, mut sent) = (false, None);
+        loop {
+            let ended = tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => true,
+                () = self.wait_due(sent, epochs.clone()) => false,
+            };
+            let end = self.counted.end();
+            let outcome = self.flush(&mut epochs).await;
+            match &outcome {
+                Ok(()) if failing => tracing::info!("the store accepts the stability record again"),
+                Err(error) if !failing => {
+                    tracing::warn!(%error, "cannot send the stability record to the store; the journal keeps the counts, and they are sent again");
+                }
+                Ok(()) | Err(_) => {}
+            }
+            failing = outcome.is_err();
+            sent = outcome.is_ok().then_some(end);
+            if ended {
+                return;
+            }
+        }
+    }
+
+    /// Waits until there may be something to send, and then [`FLUSH_EVERY`] for more. Everything before `sent` has been sent;
+    /// `None` if it is unknown how much has been sent.
+    async fn wait_due(&self, sent: Option<Position>, mut epochs: watch::Receiver<u64>) {
+        if let Some(sent) = sent {
+            tokio::select! {
+                () = self.counted.wait_beyond(sent) => {}
+                // A dropped sender of epochs does not change them any more, so it is ignored.
+                Ok(()) = epochs.changed() => {}
+            }
+        }
+        sleep(FLUSH_EVERY).await;
+    }
+
+    /// Sends the changed shares, or all shares if the store may have lost some.
+    async fn flush(&self, epochs: &mut watch::Receiver<u64>) -> Result<(), StoreError> {
+        // The epoch is marked as seen before anything is sent, so that a later change is noticed at the next flush. A dropped
+        // sender does not change the epoch any more.
+        if epochs.has_changed().unwrap_or(false) {
+            epochs.mark_unchanged();
+            self.counted.mark_unsent(&self.counted.hours());
+        }
+        let (shares, to) = self.counted.changed();
+        if shares.is_empty() {
+            self.unsent_hours.store(0, Ordering::Relaxed);
+            self.counted.mark_sent(to);
+            return Ok(());
+        }
+        let mut told = 0;
+        let outcome = self.send(&shares, to, &mut told).await;
+        let left: Vec<Hour> = shares.iter().skip(told).map(|share| share.hour).collect();
+        self.unsent_hours.store(left.len(), Ordering::Relaxed);
+        if left.is_empty() {
+            self.counted.mark_sent(to);
+        } else {
+            self.counted.mark_unsent(&left);
+        }
+        outcome
+    }
+
+    /// Sends the shares, and adds those that the store has accepted to `told`.
+    async fn send(&self, shares: &[NodeHourCounters], to: Position, told: &mut usize) -> Result<(), StoreError> {
+        self.counted.wait_synced(to).await;
+        for part in shares.chunks(SHARES_MAX) {
+            self.store.put_shares(&self.node, part).await?;
+            *told += part.len();
+        }
         Ok(())
     }
 }

@@ -14,11 +14,11 @@ use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::domain::keys::change::{ChangePrecondition, KeyChange, KeyChangeError};
-use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
-use crate::domain::sign_in::tokens::AccessGrant;
+use crate::domain::keys::{KeyId, KeyRecord};
+use crate::domain::sign_in::device_request::AccessGrant;
 
-pub(crate) use crate::domain::keys::key::KeyView;
+pub(crate) use crate::domain::keys::KeyView;
 
 pub(crate) mod archive;
 #[cfg(test)]

@@ -20,6 +20,26 @@ use crate::{
 /// The providers behind weir, each with the protocol that its model is asked for in. All are the sample provider.
 const PROVIDERS: [(&str, &str); 3] = [("anthropic", "messages"), ("openai", "responses"), ("gemini", "gemini")];
 
+/// The provider that only speaks `chat/completions`, and its file, without models. It is the sample provider, too.
+const CHAT_HOST: &str = "chat-host";
+const CHAT_FILE: &str = r#"name = "chat-host"
+[auth]
+secret = "env:WEIR_BENCH_PROVIDER_SECRET"
+style = "bearer"
+[endpoints]
+chat_completions = "https://chat-host.test/v1/chat/completions"
+"#;
+
+/// Models that weir translates: the protocol of the provider, the provider, and the protocol that clients ask in.
+const TRANSLATED: [(&str, &str, &str); 6] = [
+    ("chat", CHAT_HOST, "messages"),
+    ("chat", CHAT_HOST, "responses"),
+    ("chat", CHAT_HOST, "gemini"),
+    ("messages", "anthropic", "responses"),
+    ("responses", "openai", "messages"),
+    ("gemini", "gemini", "messages"),
+];
+
 /// The variable with the provider's credential, and the credential.
 const SECRET_NAME: &str = "WEIR_BENCH_PROVIDER_SECRET";
 const SECRET: &str = "bench-provider-secret";
@@ -121,7 +141,10 @@ impl<'a> Weir<'a> {
         let home = folder.join(self.name);
         let conf = home.join(CONF);
         // What weir writes is elsewhere than its configuration, which it watches.
-        fs::create_dir_all(home.join("etc")).expect("a folder in the temporary folder");
+        for folder in ["etc", "rules"] {
+            fs::create_dir_all(home.join(folder)).expect("a folder in the temporary folder");
+        }
+        fs::write(home.join("rules/chat-host.toml"), CHAT_FILE).expect("a file in the temporary folder");
         let price = |(model, _, _)| format!("[[price]]\nname = \"{model}\"\n{PRICE}");
         let prices: String = self.models().into_iter().map(price).collect();
         let prices = format!("version = \"bench\"\n{prices}");
@@ -141,13 +164,21 @@ impl<'a> Weir<'a> {
     fn configuration(&self, provider: SocketAddr, home: &Path) -> String {
         let home = home.display();
         let store = self.store.replace("path = \"", &format!("path = \"{home}/"));
-        let providers = PROVIDERS.map(|(name, _)| {
-            format!("[provider.{name}]\nbase_url = \"http://{provider}\"\nsecret = \"env:{SECRET_NAME}\"\n")
-        });
+        let names = PROVIDERS.map(|(name, _)| name).into_iter().chain([CHAT_HOST]);
+        let providers: String = names
+            .map(|name| {
+                format!("[provider.{name}]\nbase_url = \"http://{provider}\"\nsecret = \"env:{SECRET_NAME}\"\n")
+            })
+            .collect();
         let model = |(model, provider, protocol)| {
             format!("[[model]]\nname = \"{model}\"\nproviders = [\"{provider}\"]\nprotocols = [\"{protocol}\"]\n")
         };
-        let models: String = self.models().into_iter().map(model).collect();
+        let translated = TRANSLATED.map(|(from, provider, protocol)| {
+            let name = translated_model(from, protocol);
+            let own = format!("upstream_name = \"{MODEL}\"\nprice = \"{MODEL}\"\ntranslate = \"strict\"\n");
+            model((name, provider, protocol)) + &own
+        });
+        let models: String = self.models().into_iter().map(model).chain(translated).collect();
         format!(
             "[gateway]\nlisten = \"127.0.0.1:0\"\nthreads = 1\n\
              [upstream]\npool_size = {pool}\n\
@@ -158,9 +189,9 @@ impl<'a> Weir<'a> {
              [admin]\nsocket = \"{home}/admin.sock\"\naudit = \"{home}/audit.jsonl\"\n\
              [journal]\npath = \"{home}/journal\"\n\
              [prices]\nfile = \"{home}/etc/prices.toml\"\n\
+             [rules]\nfolder = \"{home}/rules\"\n\
              [log]\naccess = \"{home}/access.jsonl\"\nlevel = \"warn\"\n{more}\n{providers}{models}",
             more = self.more,
-            providers = providers.concat(),
             pool = bare::POOL_SIZE,
         )
     }
@@ -172,6 +203,11 @@ pub(crate) fn model_of(protocol: &str) -> String {
         "messages" => MODEL.to_owned(),
         other => format!("{MODEL}-{other}"),
     }
+}
+
+/// The model that is asked for in the protocol `client` and served by a provider that speaks `provider`.
+pub(crate) fn translated_model(provider: &str, client: &str) -> String {
+    format!("{MODEL}-{provider}-to-{client}")
 }
 
 /// Runs `weir store` for the node whose folder this is.

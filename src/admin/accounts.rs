@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::{
     admin::{
         Admin,
+        audit::{AdminPeer, Author},
         errors::AdminHandler,
-        peer::{AdminPeer, Author},
     },
     api::{
         accounts::{

@@ -11,7 +11,10 @@ use http::Method;
 use serde_json::json;
 
 use crate::{
-    admin::{Admin, audit::AuditError, peer::Author},
+    admin::{
+        Admin,
+        audit::{AuditError, Author},
+    },
     api::{
         AdminQuestion,
         error::{AdminError, AdminErrorCode},

@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use crate::{
     admin::{
         Admin, accounts,
+        audit::{AdminPeer, Author},
         errors::AdminHandler,
-        peer::{AdminPeer, Author},
     },
     api::{
         error::AdminError,
@@ -22,10 +22,10 @@ use crate::{
     },
     domain::{
         keys::{
+            KeyId, KeyRecord, KeyState, OVERLAP_DEFAULT_SECONDS, REPEATED_TEXT_SECONDS, Rotation,
             change::{
                 ChangeAuthor, ChangePrecondition, KeyChange, KeyChangeError, KeyTemplate, KeyUpdate, OidcIdentity,
             },
-            key::{KeyId, KeyRecord, KeyState, OVERLAP_DEFAULT_SECONDS, REPEATED_TEXT_SECONDS, Rotation},
             secret::{KeyDigest, ServiceKey},
         },
         ledger::KeyTerms,

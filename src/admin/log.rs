@@ -1,7 +1,6 @@
 //! Calls of the admin API that return pages of the consumption log, from all log backends. `QueryLog` lists rows by day, then by
 //! account, and then by the time at which they ended.
 
-mod csv;
 pub(crate) mod export;
 
 use std::{
@@ -10,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    admin::{Admin, ProviderDirectory, accounts, errors::AdminHandler, peer::Author},
+    admin::{Admin, ProviderDirectory, accounts, audit::Author, errors::AdminHandler},
     api::{
         error::{AdminError, AdminErrorCode},
         log::{

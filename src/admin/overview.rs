@@ -6,7 +6,7 @@ use futures_util::{
 };
 
 use super::{Admin, usage};
-use crate::admin::{errors::AdminHandler, peer::Author};
+use crate::admin::{audit::Author, errors::AdminHandler};
 use crate::{
     api::{
         accounts::AccountDetails,

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Admin, peer::AdminPeer};
-use crate::admin::{errors::AdminHandler, peer::Author};
+use super::Admin;
+use crate::admin::audit::AdminPeer;
+use crate::admin::{audit::Author, errors::AdminHandler};
 use crate::{
     api::{
         error::AdminError,
@@ -15,7 +16,7 @@ use crate::{
         values::Moment,
     },
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         sign_in::{Role, device_request::UserCode},
     },
     edges::clock,

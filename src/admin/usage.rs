@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use super::{Admin, accounts};
-use crate::admin::{errors::AdminHandler, peer::Author};
+use crate::admin::{audit::Author, errors::AdminHandler};
 use crate::{
     api::{
         error::AdminError,

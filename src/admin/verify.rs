@@ -1,7 +1,7 @@
 //! Calls of the admin API that compare daily sums with the rows in all log backends, and replace wrong sums.
 
 use crate::{
-    admin::{Admin, accounts, errors::AdminHandler, peer::Author},
+    admin::{Admin, accounts, audit::Author, errors::AdminHandler},
     api::{
         error::AdminError,
         log::{

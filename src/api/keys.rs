@@ -21,8 +21,8 @@ use crate::api::{
 };
 use crate::domain::{
     keys::{
+        KeyId, OVERLAP_MAX_SECONDS,
         change::KeyUpdate,
-        key::{KeyId, OVERLAP_MAX_SECONDS},
         terms::{KeyTermsChange, Thresholds},
     },
     ledger::{FinishFactor, OnExhausted, OperationId, QuotaReset},

@@ -15,10 +15,10 @@ use crate::{
         values::{AccountId, Moment, Nullable, nullable},
     },
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             consumption::{ChargeLine, Row},
-            tag::Tag,
+            ids::Tag,
         },
         wire::usage::Usage,
     },

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{question, values::Moment};
 use crate::domain::{
-    keys::key::KeyId,
+    keys::KeyId,
     sign_in::{Role, device_request::UserCode},
 };
 

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::{accounts::AccountDetails, log::UtcDay, question, values::Usd};
 use crate::api::{text_value, values::AccountId};
 use crate::domain::{
-    keys::key::KeyId,
+    keys::KeyId,
     ledger::{
         daily_sums::Sums,
+        ids::Tag,
         reports::{self, DailyCosts, SplitBy, date_of_day},
-        tag::Tag,
     },
     money::NanoUsd,
     wire::usage::Usage,

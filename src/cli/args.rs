@@ -15,7 +15,7 @@ use crate::{
     },
     cli::admin_client::{AdminClient, AdminClientError},
     domain::{
-        keys::key::OVERLAP_MAX_SECONDS,
+        keys::OVERLAP_MAX_SECONDS,
         ledger::{OnExhausted, QuotaReset},
         version::Version,
     },

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs, text_or_empty, write_json};
 use crate::{
     api::sessions::{CreateConsoleLink, EndAllSessions, EndSession, ListSessions},
-    domain::{keys::key::KeyId, sign_in::Role},
+    domain::{keys::KeyId, sign_in::Role},
 };
 
 /// The subcommands of `weir console`.

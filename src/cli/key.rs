@@ -1,26 +1,26 @@
 //! `weir key`: manages the keys of accounts.
 
-use std::io::Write;
+use std::{fmt::Display, io::Write};
 
 use clap::{Args, Subcommand};
 
-use self::view::{print, quota};
-use super::admin_client::{AdminClient, AdminClientError, ClientArgs, ClientReply};
-use crate::cli::args::{IdArgs, IfVersion, OrNone, OverlapArg, QuotaArgs, RateArgs, or, something_to_change};
 use crate::{
     api::{
         keys::{
-            self, CreateKey, DeleteKey, EndOverlap, KeyDetails, ListKeys, RevokeKey, RotateKey, ShowKey, UpdateKey,
+            self, CreateKey, DeleteKey, EndOverlap, KeyDetails, ListKeys, PeriodSpend, RevokeKey, RotateKey, ShowKey,
+            UpdateKey,
         },
-        values::{AccountId, KeyName, ModelNames, Moment, Seed, Usd},
+        values::{AccountId, KeyName, ModelNames, Moment, Percents, Seed, Usd},
+    },
+    cli::{
+        admin_client::{AdminClient, AdminClientError, ClientArgs, ClientReply},
+        args::{DEFAULT, IdArgs, IfVersion, OrNone, OverlapArg, QuotaArgs, RateArgs, or, something_to_change},
     },
     domain::{
-        keys::{change::KeyUpdate, key::KeyId},
-        ledger::OperationId,
+        keys::{KeyId, change::KeyUpdate},
+        ledger::{OperationId, QuotaReset},
     },
 };
-
-mod view;
 
 /// The number of keys per call of the admin API.
 const PAGE: u64 = 500;
@@ -383,4 +383,83 @@ async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Re
             None => return Ok(()),
         }
     }
+}
+
+/// The text for no quota.
+const UNLIMITED: &str = "unlimited";
+
+/// Formats the quota of a key and its period as a short text.
+fn quota(key: &KeyDetails) -> String {
+    match (key.quota_usd, key.reset) {
+        (None, _) => UNLIMITED.to_owned(),
+        (Some(quota), QuotaReset::None) => quota.to_string(),
+        (Some(quota), reset) => format!("{quota} {}", reset.as_str()),
+    }
+}
+
+/// Formats the amounts that a key has spent in the current periods, in USD.
+fn spent_in_words(spent: &PeriodSpend) -> String {
+    format!(
+        "{} USD today, {} USD this week, {} USD this month, {} USD in all",
+        spent.day_usd, spent.week_usd, spent.month_usd, spent.all_usd
+    )
+}
+
+/// Formats a value, or returns `none` if there is no value.
+fn or_word(value: Option<impl Display>, none: &str) -> String {
+    value.map_or_else(|| none.to_owned(), |value| value.to_string())
+}
+
+/// Prints a key with one line for each property. The secret of a new key comes last, with a warning.
+fn print(key: &KeyDetails, out: &mut impl Write) -> std::io::Result<()> {
+    let mut line = |name: &str, value: &dyn Display| writeln!(out, "{name:<14} {value}");
+    line("id", &key.id)?;
+    line("version", &key.version)?;
+    line("name", &key.name)?;
+    line("account", &key.account)?;
+    line("state", &key.state.as_str())?;
+    line("created_at", &or_word(key.created_at, "unknown"))?;
+    line("expires_at", &or_word(key.expires_at, "never"))?;
+    if let Some(at) = key.revoked_at {
+        line("revoked_at", &at)?;
+    }
+    line("last_used", &or_word(key.last_used, "never"))?;
+    line(
+        "models",
+        &or_word(key.models.as_ref().map(|names| names.join(",")), "all"),
+    )?;
+    line("hint", &key.hint)?;
+    let former = key.former.as_ref();
+    let former = former.map(|former| {
+        format!(
+            "ends in {}, works until {}",
+            former.hint,
+            or_word(former.until, "unknown")
+        )
+    });
+    line("former", &or_word(former, "none"))?;
+    line("quota_usd", &or_word(key.quota_usd, UNLIMITED))?;
+    line("reset", &key.reset.as_str())?;
+    line("resets_at", &or_word(key.resets_at, "never"))?;
+    line("spent_usd", &or_word(key.spent_usd, "unknown"))?;
+    line("spent", &or_word(key.spent.as_ref().map(spent_in_words), "unknown"))?;
+    line("held_usd", &or_word(key.held_usd, "unknown"))?;
+    line("running", &or_word(key.running, "unknown"))?;
+    line("rpm", &or_word(key.rpm, "none"))?;
+    line("tpm", &or_word(key.tpm, "none"))?;
+    line("concurrency", &or_word(key.concurrency, "none"))?;
+    line("on_exhausted", &key.on_exhausted.as_str())?;
+    line("finish_factor", &or_word(key.finish_factor, "none"))?;
+    line(
+        "notify_percent",
+        &or_word(key.notify_percent.map(Percents::to_text), DEFAULT),
+    )?;
+    if let Some(text) = &key.key {
+        line("key", &text.expose())?;
+        writeln!(
+            out,
+            "\nKeep the key now: it is not shown again, and weir stores only its SHA-256."
+        )?;
+    }
+    Ok(())
 }

@@ -26,8 +26,8 @@ use crate::{
     config::DEFAULT_PATH,
     domain::{
         catalogue::SecretRef,
-        keys::key::KeyId,
-        ledger::{consumption::CostShare, tag::Tag},
+        keys::KeyId,
+        ledger::{consumption::CostShare, ids::Tag},
     },
     edges::clock,
 };

@@ -17,8 +17,8 @@ use crate::{
         values::AccountId,
     },
     domain::{
-        keys::key::KeyId,
-        ledger::{daily_sums::Sums, reports::SplitBy, tag::Tag},
+        keys::KeyId,
+        ledger::{daily_sums::Sums, ids::Tag, reports::SplitBy},
     },
 };
 

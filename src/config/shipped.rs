@@ -22,7 +22,8 @@ const HEAD: &str = r#"# The configuration of weir. Every setting is optional. A 
 #   "file:PATH"         a file
 #   "credential:NAME"   a systemd credential (LoadCredential= in the unit)
 # The shipped providers use ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, DEEPSEEK_API_KEY, MIMO_API_KEY,
-# MINIMAX_API_KEY, MOONSHOT_API_KEY, ZAI_API_KEY and DASHSCOPE_API_KEY from the environment. A provider whose secret is
+# MINIMAX_API_KEY, MOONSHOT_API_KEY, ZAI_API_KEY, DASHSCOPE_API_KEY, OPENROUTER_API_KEY, GROQ_API_KEY, CEREBRAS_API_KEY,
+# MISTRAL_API_KEY, XAI_API_KEY, TOGETHER_API_KEY and FIREWORKS_API_KEY from the environment. A provider whose secret is
 # missing or empty is off, which is not an error. A provider's secret has at least 12 characters.
 #
 # To try weir, export one of these and use this file as it is: four paths below, marked "for trying out", keep its data beside

@@ -17,7 +17,7 @@ use crate::{
         snippet::{self, Examples},
     },
     domain::{
-        keys::key::{KeyId, OVERLAP_DEFAULT_SECONDS},
+        keys::{KeyId, OVERLAP_DEFAULT_SECONDS},
         ledger::{FinishFactor, OnExhausted, QuotaReset},
         money::NanoUsd,
     },

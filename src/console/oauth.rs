@@ -17,9 +17,8 @@ use crate::{
     domain::{
         keys::secret::KeyPrefix,
         sign_in::{
-            device_request::{DeviceCode, REQUEST_SECONDS},
+            device_request::{DeviceCode, REQUEST_SECONDS, RefreshToken},
             sign_ins::IssuedTokens,
-            tokens::RefreshToken,
         },
     },
     edges::limiter::{ClientAddress, Limiter, RateAllowance},

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use crate::{
     admin::AdminPeer,
     console::{
-        link::Operator,
+        layout::Operator,
         openid::{
             id_token::{ExpectedClaims, IdTokenFault},
             provider::{OpenIdClient, OpenIdMetadata, OpenIdProvider},

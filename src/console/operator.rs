@@ -9,7 +9,7 @@ mod log;
 
 mod models;
 mod overview;
-mod providers;
+
 mod rules;
 mod sign_in;
 
@@ -20,9 +20,9 @@ use maud::{Markup, html};
 
 use super::{
     forms::{Forms, NOT_GENUINE, RefusedForm, is_genuine},
-    link::Operator,
     session::{BrowserSession, BrowserSessions},
 };
+use crate::console::layout::Operator;
 use crate::console::{
     ConsoleSource, PageContext,
     layout::{HtmlPage, Layout, PageResponse, STYLE},
@@ -180,7 +180,7 @@ impl Console {
             ["models", name] => models::model_page(&context, name).await,
             ["usage"] => overview::usage_page(&context).await,
             ["log"] => log::page(&context).await,
-            ["providers"] => providers::page(&context).await,
+            ["providers"] => models::page(&context).await,
             ["rules"] => Ok(rules::page(&context)),
             ["audit"] => audit::page(&context).await,
             _ if required_role(at).is_some() => {
@@ -215,7 +215,7 @@ impl Console {
             ["keys"] => Ok(shown(&keys::create(&context, form).await?)),
             ["keys", id, "rotate"] => Ok(shown(&keys::rotate(&context, id, form).await?)),
             ["keys", id, verb] => keys::change(&context, id, verb, form).await,
-            ["providers", name, verb] => providers::switch(&context, name, verb).await,
+            ["providers", name, verb] => models::switch(&context, name, verb).await,
             ["rules"] => {
                 let page = rules::explain(&context, form)?;
                 Ok(PageResponse::page(StatusCode::OK, framed(session, "/rules", &page)))

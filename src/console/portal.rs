@@ -3,7 +3,6 @@
 //! A session belongs to one key and ends with it. Each request checks that the key exists, that it is not revoked, and that the
 //! secret with which the session was opened is still valid.
 
-mod changes;
 mod device;
 mod oidc_users;
 mod page;
@@ -28,7 +27,7 @@ use crate::console::{
 };
 
 use crate::{
-    admin::{Admin, AdminPeer, errors::AdminHandler, peer::Author},
+    admin::{Admin, AdminPeer, audit::Author, errors::AdminHandler},
     api::{
         error::AdminError,
         keys::{KeyDetails, ShowKey},
@@ -38,7 +37,7 @@ use crate::{
     },
     domain::{
         keys::{
-            key::{KeyId, KeyRecord, KeyState},
+            KeyId, KeyRecord, KeyState,
             secret::{KeyDigest, KeyPrefix, ServiceKey},
         },
         ledger::reports::SplitBy,

@@ -2,9 +2,8 @@
 //! weir.toml when the configuration is loaded, and never changes afterwards.
 
 mod build;
-mod models;
+pub(crate) mod models;
 mod pricing;
-pub(crate) mod route;
 
 use std::{collections::BTreeMap, sync::Arc};
 

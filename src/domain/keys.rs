@@ -4,12 +4,23 @@
 pub(crate) mod account_headers;
 pub(crate) mod change;
 pub(crate) mod forwarding;
-pub(crate) mod key;
+#[cfg(test)]
+mod key_tests;
 pub(crate) mod secret;
 pub(crate) mod terms;
 
+use std::fmt;
+
+use rand::CryptoRng;
+use serde::{Deserialize, Serialize};
+use smol_str::{SmolStr, format_smolstr};
+use thiserror::Error;
+
 use crate::domain::{
-    keys::secret::{KeyPrefix, ServiceKey},
+    keys::{
+        secret::{KeyDigest, KeyPrefix, ServiceKey, base62_digit, random_base62},
+        terms::KeyTerms,
+    },
     wire::protocol::Protocol,
 };
 
@@ -71,6 +82,313 @@ pub(crate) fn choose_key(
     values
         .find_map(|text| ServiceKey::parse(prefix, text).ok())
         .ok_or(CredentialError::Malformed)
+}
+
+/// Whether a key is active or revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum KeyState {
+    /// The key works, unless it has expired.
+    Active,
+    /// The key was revoked permanently.
+    Revoked {
+        /// The time of the revocation, in seconds since the Unix epoch.
+        at: i64,
+    },
+}
+
+/// The stored record of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    /// The key's public identifier.
+    pub id: KeyId,
+    /// The key's display name.
+    pub name: String,
+    /// The account that pays for the key's requests.
+    pub account: SmolStr,
+    /// The time at which the key was created, in seconds since the Unix epoch.
+    pub created_at: i64,
+    /// The time at which the key expires, in seconds since the Unix epoch; `None` if it never expires. In that second it no
+    /// longer works.
+    pub expires_at: Option<i64>,
+    /// The public names of the models that the key may request; `None` for all. An empty list allows no model.
+    pub models: Option<Vec<String>>,
+    /// Whether the key is active or revoked.
+    #[serde(flatten)]
+    pub state: KeyState,
+    /// The last characters of the key's random part, by which users recognise the key.
+    pub hint: String,
+    /// The number of changes to this record.
+    pub revision: u64,
+    /// The key's quota and rate limits.
+    #[serde(default)]
+    pub terms: KeyTerms,
+    /// The previous secret, if the last rotation had an overlap. A version of weir without this field drops it, which ends that
+    /// secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<PreviousKeyText>,
+    /// The time at which the current secret was created, in seconds since the Unix epoch; `None` if it is the key's first secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_since: Option<i64>,
+}
+
+/// Why a stored key does not work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum KeyInvalid {
+    /// The key was revoked.
+    #[error("the key has been revoked")]
+    Revoked,
+    /// The presented secret was replaced by a rotation, and the rotation's overlap is over.
+    #[error("the key was rotated, and its old secret has ended")]
+    Replaced,
+    /// The key has expired.
+    #[error("the key has expired")]
+    Expired,
+}
+
+impl KeyRecord {
+    /// Checks whether the key works with the secret with this digest at `now_unix`, in seconds since the Unix epoch. A revocation
+    /// takes precedence over other errors.
+    pub fn check(&self, text: &KeyDigest, now_unix: i64) -> Result<(), KeyInvalid> {
+        match (self.state, self.expires_at) {
+            (KeyState::Revoked { .. }, _) => Err(KeyInvalid::Revoked),
+            _ if self.is_ended_text(text, now_unix) => Err(KeyInvalid::Replaced),
+            (KeyState::Active, Some(end)) if end <= now_unix => Err(KeyInvalid::Expired),
+            (KeyState::Active, _) => Ok(()),
+        }
+    }
+
+    /// Whether this is the digest of the key's previous secret, and that secret has ended.
+    pub fn is_ended_text(&self, text: &KeyDigest, now_unix: i64) -> bool {
+        let former = self.former.as_ref();
+        former.is_some_and(|former| former.digest == *text && !former.is_valid(now_unix))
+    }
+
+    /// Returns the digest of the previous secret, even if it has ended; `None` if the record has no previous secret.
+    pub fn former_digest(&self) -> Option<KeyDigest> {
+        self.former.as_ref().map(|former| former.digest)
+    }
+
+    /// Returns the record after a rotation, with the next revision. `before` is the digest of the secret that is replaced. An
+    /// older secret ends.
+    pub fn rotated(&self, before: &KeyDigest, rotation: &Rotation) -> Self {
+        let former = rotation.overlap_until.map(|until| PreviousKeyText {
+            digest: *before,
+            hint: self.hint.clone(),
+            until,
+        });
+        Self {
+            hint: rotation.hint.clone(),
+            text_since: Some(rotation.at),
+            revision: self.revision.saturating_add(1),
+            former,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the record after the previous secret was ended early; unchanged if there is no previous secret.
+    pub fn overlap_ended(&self) -> Self {
+        match self.former {
+            None => self.clone(),
+            Some(_) => Self {
+                former: None,
+                text_since: None,
+                revision: self.revision.saturating_add(1),
+                ..self.clone()
+            },
+        }
+    }
+
+    /// Returns the record after a revocation at `at`, in seconds since the Unix epoch; unchanged if the key is already revoked.
+    pub fn revoked(&self, at: i64) -> Self {
+        match self.state {
+            KeyState::Revoked { .. } => self.clone(),
+            KeyState::Active => Self {
+                state: KeyState::Revoked { at },
+                revision: self.revision.saturating_add(1),
+                ..self.clone()
+            },
+        }
+    }
+
+    /// Merges this record with `told`, the record of the same key from another place. Returns the record to store, or `None` if
+    /// this record stays. The higher revision wins. A revocation in either record wins over every revision, because it is
+    /// permanent.
+    pub fn merged_with(&self, told: &Self) -> Option<Self> {
+        let is_newer = told.revision > self.revision;
+        let later = if is_newer { told } else { self };
+        let revoked = [self.state, told.state]
+            .into_iter()
+            .find(|state| matches!(state, KeyState::Revoked { .. }));
+        match (later.state, revoked) {
+            // Neither side has this combination, so it gets a revision higher than both.
+            (KeyState::Active, Some(state)) => Some(Self {
+                state,
+                revision: later.revision.saturating_add(1),
+                ..later.clone()
+            }),
+            _ => is_newer.then(|| told.clone()),
+        }
+    }
+
+    /// Whether the key may request the model with this public name.
+    pub fn allows_model(&self, model: &str) -> bool {
+        self.models
+            .as_ref()
+            .is_none_or(|models| models.iter().any(|allowed| allowed == model))
+    }
+}
+
+/// A key with its digest, its record and its last use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyView {
+    /// The digest of the current secret, under which the key is found.
+    pub digest: KeyDigest,
+    /// The key's record.
+    pub record: KeyRecord,
+    /// The time at which the key was last used, in seconds since the Unix epoch; `None` if never. It is recorded some seconds
+    /// late.
+    pub last_used: Option<i64>,
+}
+
+impl KeyView {
+    /// Whether this is the digest of the key's current secret, or of its previous one while that is valid.
+    pub(crate) fn has_text(&self, digest: &KeyDigest, now_unix: i64) -> bool {
+        let former = self.record.former.as_ref();
+        self.digest == *digest || former.is_some_and(|former| former.digest == *digest && former.is_valid(now_unix))
+    }
+
+    /// Returns the digests of the key's secrets: first the current one, then the previous one, if the record has it.
+    pub(crate) fn digests(&self) -> impl Iterator<Item = KeyDigest> {
+        std::iter::once(self.digest).chain(self.record.former_digest())
+    }
+
+    /// Merges this key with `told`, the record of the same key from another place, by the rules of [`KeyRecord::merged_with`].
+    /// Returns the key to store, or `None` if this key stays. The secret of the higher revision wins; `digest` is that of `told`.
+    pub(crate) fn merged_with(&self, digest: &KeyDigest, told: &KeyRecord) -> Option<Self> {
+        let is_newer = told.revision > self.record.revision;
+        Some(Self {
+            digest: if is_newer { *digest } else { self.digest },
+            record: self.record.merged_with(told)?,
+            last_used: self.last_used,
+        })
+    }
+}
+
+const KEY_ID_START: &str = "key_";
+const KEY_ID_RANDOM_CHARS: usize = 16;
+
+/// The public identifier of a key: `key_` and 16 base 62 characters. It authenticates nobody, so it may be logged.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct KeyId(SmolStr);
+
+impl KeyId {
+    /// Draws a new id.
+    pub fn generate(rng: &mut impl CryptoRng) -> Self {
+        Self(format_smolstr!(
+            "{KEY_ID_START}{}",
+            random_base62(KEY_ID_RANDOM_CHARS, rng)
+        ))
+    }
+
+    /// Derives an id from a digest. Equal digests give equal ids.
+    pub(crate) fn from_digest(digest: &[u8; 32]) -> Self {
+        let bytes = digest.iter().take(KEY_ID_RANDOM_CHARS);
+        let random: String = bytes.map(|byte| base62_digit(u32::from(*byte) % 62)).collect();
+        Self(format_smolstr!("{KEY_ID_START}{random}"))
+    }
+
+    /// Parses an id from untrusted input.
+    pub fn parse(text: &str) -> Result<Self, KeyIdError> {
+        let random = text.strip_prefix(KEY_ID_START).ok_or(KeyIdError)?;
+        if random.len() == KEY_ID_RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            Ok(Self(text.into()))
+        } else {
+            Err(KeyIdError)
+        }
+    }
+
+    /// Returns the id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for KeyId {
+    type Err = KeyIdError;
+
+    fn from_str(text: &str) -> Result<Self, KeyIdError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for KeyId {
+    type Error = KeyIdError;
+
+    fn try_from(text: String) -> Result<Self, KeyIdError> {
+        Self::parse(&text)
+    }
+}
+
+/// The error that a string is not a key id. It does not repeat the string, because somebody may have pasted a key instead of its
+/// id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("give a key id: `key_` and 16 letters or digits, as `weir key list` displays it")]
+pub struct KeyIdError;
+
+/// The default overlap, for which the previous secret stays valid, in seconds. It is a day, in which the new secret can be
+/// deployed wherever the key is used.
+pub(crate) const OVERLAP_DEFAULT_SECONDS: u64 = 24 * 3600;
+/// The maximum overlap, in seconds: 30 days.
+pub(crate) const OVERLAP_MAX_SECONDS: u64 = 30 * 24 * 3600;
+
+/// For how many seconds a repeated request with the same seed gets the same secret again, because the first answer may have been
+/// lost.
+pub(crate) const REPEATED_TEXT_SECONDS: i64 = 120;
+
+/// The replacement of a key's secret by a new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// The digest of the new secret.
+    pub digest: KeyDigest,
+    /// The last characters of the new secret's random part, by which users recognise the key.
+    pub hint: String,
+    /// The time of the rotation, in seconds since the Unix epoch.
+    pub at: i64,
+    /// The time at which the previous secret ends, in seconds since the Unix epoch; `None` if it ends at once. In that second it
+    /// is no longer valid.
+    pub overlap_until: Option<i64>,
+}
+
+/// The secret that a key had before its last rotation. Until it ends, it works like the current secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreviousKeyText {
+    /// The digest of the previous secret.
+    pub digest: KeyDigest,
+    /// The last characters of the previous secret's random part, by which users recognise it.
+    pub hint: String,
+    /// The time at which the previous secret ends, in seconds since the Unix epoch. In that second it is no longer valid.
+    pub until: i64,
+}
+
+impl PreviousKeyText {
+    /// Whether the previous secret is still valid at `now_unix`.
+    pub fn is_valid(&self, now_unix: i64) -> bool {
+        now_unix < self.until
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub(crate) mod account;
 mod admission;
 pub(crate) mod calibration;
 pub(crate) mod consumption;
-pub(crate) mod counters;
+
 pub(crate) mod daily_sums;
 pub(crate) mod ids;
 pub(crate) mod journaled;
@@ -19,10 +19,9 @@ pub(crate) mod notice;
 pub(crate) mod period;
 pub(crate) mod proof;
 pub(crate) mod reports;
-pub(crate) mod retention;
-pub(crate) mod spend_limit;
+
 mod step;
-pub(crate) mod tag;
+
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -37,7 +36,7 @@ pub(crate) use crate::domain::keys::terms::{
     AccountTerms, AccountTermsChange, FinishFactor, OnExhausted, ProviderState, QuotaReset, RateLimits,
     RateLimitsChange,
 };
-pub(crate) use crate::domain::ledger::account::{Account, transient::VolatileState};
+pub(crate) use crate::domain::ledger::account::{Account, operations::VolatileState};
 pub use crate::domain::ledger::admission::{AdmitCall, AdmitReply};
 pub(crate) use crate::domain::ledger::admission::{Denial, Grant, LimitScope, QuotaUse, RateKind};
 pub(crate) use crate::domain::ledger::admission::{TopUp, TopUpReply};

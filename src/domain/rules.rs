@@ -42,13 +42,20 @@ pub fn shipped() -> Vec<RuleFile> {
     };
     vec![
         file("anthropic.toml", include_str!("../../lua-free-rules/anthropic.toml")),
+        file("cerebras.toml", include_str!("../../lua-free-rules/cerebras.toml")),
         file("deepseek.toml", include_str!("../../lua-free-rules/deepseek.toml")),
+        file("fireworks.toml", include_str!("../../lua-free-rules/fireworks.toml")),
         file("gemini.toml", include_str!("../../lua-free-rules/gemini.toml")),
+        file("groq.toml", include_str!("../../lua-free-rules/groq.toml")),
         file("mimo.toml", include_str!("../../lua-free-rules/mimo.toml")),
         file("minimax.toml", include_str!("../../lua-free-rules/minimax.toml")),
+        file("mistral.toml", include_str!("../../lua-free-rules/mistral.toml")),
         file("moonshot.toml", include_str!("../../lua-free-rules/moonshot.toml")),
         file("openai.toml", include_str!("../../lua-free-rules/openai.toml")),
+        file("openrouter.toml", include_str!("../../lua-free-rules/openrouter.toml")),
         file("qwen.toml", include_str!("../../lua-free-rules/qwen.toml")),
+        file("together.toml", include_str!("../../lua-free-rules/together.toml")),
+        file("xai.toml", include_str!("../../lua-free-rules/xai.toml")),
         file("zai.toml", include_str!("../../lua-free-rules/zai.toml")),
     ]
 }

@@ -5,7 +5,6 @@
 
 pub(crate) mod device_request;
 pub(crate) mod sign_ins;
-pub(crate) mod tokens;
 
 use http::Uri;
 use schemars::JsonSchema;

@@ -17,12 +17,14 @@ pub(crate) mod write;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 
 use crate::domain::{
     translation::{
         answer::write::AnswerForm,
-        call_ids::CallIdForm,
+        call_ids::{CallIdForm, provider_id},
         conversation::Conversation,
         losses::{TranslationLosses, TranslationMode, Untranslatable},
         reasoning::ReasoningMaker,
@@ -53,6 +55,8 @@ pub(crate) struct ChatTraits {
     pub(crate) reasoning_back: ReasoningBack,
     /// Whether system messages behind the first one are accepted.
     pub(crate) system_inside: bool,
+    /// Whether a user's message directly behind the results of calls is accepted.
+    pub(crate) user_after_results: bool,
     /// The ids of calls that the host accepts.
     pub(crate) call_ids: CallIdForm,
 }
@@ -63,6 +67,7 @@ impl Default for ChatTraits {
             reasoning: ChatReasoning::default(),
             reasoning_back: ReasoningBack::default(),
             system_inside: true,
+            user_after_results: true,
             call_ids: CallIdForm::default(),
         }
     }
@@ -109,6 +114,20 @@ pub(crate) struct TranslationTarget<'a> {
     pub(crate) output_tokens_max: Option<u64>,
     /// The maker whose reasoning may be sent back.
     pub(crate) maker: &'a ReasoningMaker,
+}
+
+impl TranslationTarget<'_> {
+    /// The provider's id of the call that has this id at the client.
+    pub(crate) fn provider_call_id<'i>(&self, id: Cow<'i, str>) -> Cow<'i, str> {
+        let form = match self.translation.to {
+            UpstreamProtocol::Chat => self.translation.chat.call_ids,
+            UpstreamProtocol::Messages | UpstreamProtocol::Responses | UpstreamProtocol::Gemini => CallIdForm::Any,
+        };
+        match id {
+            Cow::Borrowed(id) => provider_id(id, form),
+            Cow::Owned(id) => Cow::Owned(provider_id(&id, form).into_owned()),
+        }
+    }
 }
 
 /// A translated request.

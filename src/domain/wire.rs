@@ -1,4 +1,5 @@
-//! The wire protocols of clients and providers, and the formats that they build on: HTTP/1.1, HTTP/2, JSON, server-sent events.
+//! The wire protocols of clients and providers, and the formats that they build on: HTTP/1.1, HTTP/2, JSON, server-sent events,
+//! WebSocket.
 
 pub(crate) mod http1;
 pub(crate) mod http2;
@@ -10,10 +11,12 @@ pub(crate) mod operation;
 pub(crate) mod protocol;
 pub(crate) mod provider_state;
 pub mod proxy_protocol;
+pub(crate) mod responses_socket;
 pub(crate) mod session_hint;
 pub(crate) mod sse;
 pub(crate) mod tokens;
 pub(crate) mod usage;
+pub mod websocket;
 
 use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;

@@ -50,6 +50,9 @@ use crate::{
 /// The maximum number of bytes of one read that stores bytes for later.
 const READ_BYTES: usize = 4096;
 
+/// The maximum number of bytes of one read of a WebSocket.
+const SOCKET_READ_BYTES: usize = 16 * 1024;
+
 /// The maximum number of bytes that are stored for later while an answer runs. Further bytes stay in the kernel.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
@@ -174,6 +177,24 @@ impl ClientConnection {
     pub(crate) fn begin_http2(&mut self) {
         self.head.release();
         self.unread = ReadAllowance::Everything(Http2HeadTracker::default());
+    }
+
+    /// Begins a WebSocket. Returns the bytes that have arrived behind its handshake; the further ones are read with
+    /// [`Self::poll_socket`].
+    pub(crate) fn begin_socket(&mut self) -> BytesMut {
+        self.head.release();
+        self.write_pace.restart();
+        std::mem::take(&mut self.ahead)
+    }
+
+    /// Appends bytes of a WebSocket to `into`. Returns their number, 0 at the end of the connection. Allocates memory only once
+    /// bytes have arrived, because idle sockets wait here.
+    pub(crate) fn poll_socket(&mut self, cx: &mut Context<'_>, into: &mut BytesMut) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); SOCKET_READ_BYTES];
+        let mut come = ReadBuf::uninit(&mut space);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut come))?;
+        into.extend_from_slice(come.filled());
+        Poll::Ready(Ok(come.filled().len()))
     }
 
     /// Counts the bytes of an unfinished HTTP/2 head in the heads' budget.

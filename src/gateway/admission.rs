@@ -11,8 +11,8 @@ use crate::{
     domain::{
         faults::{End, refusal::Refusal},
         keys::{
+            KeyRecord,
             forwarding::{self, PresentedKey},
-            key::KeyRecord,
         },
         wire::{
             json_scan::{Scan, ScanLimits},
@@ -25,9 +25,10 @@ use crate::{
     gateway::{
         attempt::attempts::AttemptPlan,
         caller::Caller,
-        client::{Client, KeySlot},
+        client::Client,
         exchange::Exchange,
         forward::Forward,
+        key_slots::KeySlot,
         parts::Gateway,
         provider_state,
         request::{
@@ -38,11 +39,21 @@ use crate::{
             read_body::{self, AT_ONCE_BYTES_MAX},
         },
         ticket::Ticket,
+        turn_link::turn_link,
         usage_estimate::UsageEstimator,
     },
     money::billing::{Admission, AdmissionRequest, AdmissionStart, Bill, QueueTicket},
     providers::{ConfigSnapshot, endpoint::Route},
 };
+
+/// Who answers an admitted request.
+pub(crate) enum AdmissionOutcome {
+    /// A provider answers it.
+    Forward(Box<Forward>),
+    /// weir answers it, because the client only prepares a conversation on its socket. The string is the name of the model as the
+    /// client sent it.
+    WarmUp(String),
+}
 
 /// Admits a request: reads its body, finds the requested model and its route, and takes the hold. A request that is refused
 /// through the client's fault, or whose client disconnects, counts in the key's request rate like a served one. Token counts
@@ -54,13 +65,13 @@ pub(crate) async fn admit(
     caller: Caller,
     operation: Operation,
     path_model: Option<String>,
-) -> Result<Box<Forward>, End> {
+) -> Result<AdmissionOutcome, End> {
     let key = Arc::clone(&caller.key);
     let admitted = try_admit(gateway, session, exchange, caller, operation, path_model).await;
     let counts = match &admitted {
         Err(End::Refused(refusal)) => refusal.is_client_fault(),
-        Err(_) => true,
-        Ok(_) => false,
+        Err(_) | Ok(AdmissionOutcome::WarmUp(_)) => true,
+        Ok(AdmissionOutcome::Forward(_)) => false,
     };
     if counts && !operation.is_token_count() {
         gateway.billing.count_refused(&key);
@@ -75,7 +86,7 @@ async fn try_admit(
     caller: Caller,
     operation: Operation,
     path_model: Option<String>,
-) -> Result<Box<Forward>, End> {
+) -> Result<AdmissionOutcome, End> {
     let live = Arc::clone(&exchange.live);
     let body_head = head::check_body(session.req_header(), live.config.gateway.bodies.bytes_max)?;
     forwarding::check_query(operation, session.req_header().uri.query())
@@ -84,6 +95,11 @@ async fn try_admit(
     let count_slot = count_slot(gateway, &live, &caller.key, operation)?;
     let read = read_request(gateway, session, exchange, &caller, operation, path_model, body_head).await?;
     let log = &mut *exchange.log;
+    if turn_link(session).is_some_and(|link| link.is_warm_up()) {
+        log.record.model = Some(read.route.prices.model.clone());
+        log.record.stream = true;
+        return Ok(AdmissionOutcome::WarmUp(read.asked));
+    }
     let stream = is_stream(operation, &read.scan);
     let basis = usage_estimator(gateway, &live, &caller.key, &read, operation);
     let asking = AdmissionRequest {
@@ -119,7 +135,7 @@ async fn try_admit(
     let work = gateway.limits.bodies.work(digest);
     let mut forward = edit_body(forward, &session.req_header().headers, &work).await?;
     forward.connect_client(session, &gateway.limits.detached_permits, &gateway.reporters.metrics);
-    Ok(forward)
+    Ok(AdmissionOutcome::Forward(forward))
 }
 
 /// A request whose body has been read: the body, the facts in it, and the route to the requested model.
@@ -287,14 +303,31 @@ async fn read_body(
     let address = head::known_client(session, &gateway.limits.trusted_proxies);
     let lease = gateway.limits.bodies.lease(caller.digest, address);
     let work = gateway.limits.bodies.work(caller.digest);
+    let link = turn_link(session).cloned();
     let reading = pin!(async {
-        let body = read_body::read_body(session, body_head, &limits.bodies, lease, &work).await?;
+        // The message of a socket has been read before its request began.
+        let (body, fault) = match link {
+            Some(link) => {
+                let metrics = Arc::clone(&gateway.reporters.metrics);
+                // Boxed: otherwise the future of every request would reserve memory for those on sockets.
+                Box::pin(link.read_body_in_share(limits.bodies.bytes_max, metrics, &work)).await?
+            }
+            None => (
+                read_body::read_body(session, body_head, &limits.bodies, lease, &work).await?,
+                None,
+            ),
+        };
         let limits = ScanLimits {
             depth_max: limits.json_depth_max,
             references_max: limits.references_max,
         };
         let scan = read_body::scan(&body, protocol, limits, &work).await?;
-        Ok::<_, End>((body, scan))
+        match fault {
+            Some(reason) => Err(End::from(Refusal::BodyInvalid {
+                reason: reason.to_owned(),
+            })),
+            None => Ok((body, scan)),
+        }
     });
     tokio::select! {
         biased;

@@ -119,7 +119,7 @@ pub(crate) fn shape(
     };
     if let Outlet::Translate(answer) = &forward.outlet {
         head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type()))?;
-        fields::add_translation(Some(answer.request()), head)?;
+        fields::set_translation(Some(answer.header()), head)?;
     }
     let is_edited = forward.outlet.may_change_length();
     if is_edited || is_plain && matches!(framing, AnswerFraming::Sse | AnswerFraming::JsonArray) {
@@ -149,6 +149,14 @@ pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: A
             false => forward.outlet = Outlet::Pass,
         },
         _ => {}
+    }
+    if let Outlet::Translate(answer) = &forward.outlet
+        && answer.is_whole()
+        && gate.head.is_waiting()
+    {
+        // The complete answer has been read, so it is known what the client does not get of it.
+        gate.head
+            .edit(|head| fields::set_translation(Some(answer.header()), head))?;
     }
     gate.head.release(&mut session.downstream_session)?;
     if session.is_body_done() {

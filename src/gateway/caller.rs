@@ -8,8 +8,7 @@ use crate::{
     domain::{
         faults::refusal::Refusal,
         keys::{
-            self, CredentialError,
-            key::{KeyInvalid, KeyRecord},
+            self, CredentialError, KeyInvalid, KeyRecord,
             secret::{KeyDigest, ServiceKey},
         },
     },

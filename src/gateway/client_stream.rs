@@ -38,7 +38,9 @@ use tokio::{
 
 use crate::{
     front::connection::ClientConnection,
-    gateway::{drain::Drain, held_head::WriteAction, presence::Presence, provider_state::WriteGate},
+    gateway::{
+        drain::Drain, handshake::SocketHandshake, held_head::WriteAction, presence::Presence, provider_state::WriteGate,
+    },
 };
 
 /// A client's connection, wrapped for one request. [`crate::gateway`] creates a wrapper for each request.
@@ -328,9 +330,13 @@ impl GetSocketDigest for ClientStream {
     }
 }
 
-/// The place for a client's connection while the session of its failed request ends. Each connection has one.
+/// The place for a client's connection while the session of its failed request ends, and for the handshake of the socket that the
+/// connection becomes. Each connection has one.
 #[derive(Debug, Default)]
-pub(crate) struct ConnectionParking(Mutex<Option<Stream>>);
+pub(crate) struct ConnectionParking {
+    connection: Mutex<Option<Stream>>,
+    handshake: Mutex<Option<Box<SocketHandshake>>>,
+}
 
 impl ConnectionParking {
     /// Returns a weak reference for the connection itself, so that a parked connection does not keep itself alive.
@@ -340,12 +346,17 @@ impl ConnectionParking {
 
     /// Stores the connection until [`Self::take`] removes it.
     pub(crate) fn put(&self, stream: Stream) {
-        *self.0.lock() = Some(stream);
+        *self.connection.lock() = Some(stream);
     }
 
     /// Takes the parked connection; returns `None` if no connection is parked.
     pub(crate) fn take(&self) -> Option<Stream> {
-        self.0.lock().take()
+        self.connection.lock().take()
+    }
+
+    /// Takes the accepted handshake; returns `None` if the connection goes on with HTTP.
+    pub(crate) fn take_handshake(&self) -> Option<Box<SocketHandshake>> {
+        self.handshake.lock().take()
     }
 }
 
@@ -381,6 +392,19 @@ pub(crate) async fn park_connection(session: &mut Session) {
     if let Ok(Some(stream)) = finished.finish().await {
         parking.put(stream.into_parts().0);
     }
+}
+
+/// Lets the connection leave Pingora after this request and become a socket. Pingora's session writes no answer and returns the
+/// connection like any that can carry further requests; [`crate::gateway`] then finds the handshake. Returns false if nothing
+/// would take the connection.
+pub(crate) fn leave_for_socket(session: &mut Session, handshake: Box<SocketHandshake>) -> bool {
+    let Some(parking) = parking_of(session) else {
+        return false;
+    };
+    *parking.handshake.lock() = Some(handshake);
+    session.set_keepalive(Some(1));
+    session.downstream_session.set_keepalive_reuses_remaining(None);
+    true
 }
 
 fn parking_of(session: &Session) -> Option<Arc<ConnectionParking>> {

@@ -194,7 +194,7 @@ fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
 }
 
 /// Returns the bytes that the client still lacks of a complete answer after the provider's connection broke. `None` if the answer
-/// is incomplete, or if only the end of the connection delimits it.
+/// or its translation is incomplete, or if only the end of the connection delimits it.
 fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
     let meter = &mut forward.meter;
     let is_stream =
@@ -203,7 +203,7 @@ fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
         return None;
     }
     meter.on_end();
-    Some(forward.rest_of_complete().into())
+    forward.rest_of_complete().map(Into::into)
 }
 
 /// Writes the last bytes. Returns the HTTP status that describes the end, and whether the client has a complete answer, so that

@@ -201,15 +201,29 @@ impl Forward {
         }
     }
 
-    /// Returns the bytes that the client lacks of a complete answer whose connection broke.
-    pub(crate) fn rest_of_complete(&mut self) -> Vec<u8> {
+    /// Whether the answer is complete, by its protocol and for its translation.
+    pub(crate) fn has_complete_answer(&self) -> bool {
+        let is_translated = match &self.outlet {
+            Outlet::Translate(answer) => answer.is_complete(),
+            Outlet::Pass
+            | Outlet::Rewrite(_)
+            | Outlet::PossibleError(_)
+            | Outlet::Withheld(_)
+            | Outlet::ErrorReply(_) => true,
+        };
+        is_translated && self.meter.is_complete()
+    }
+
+    /// Returns the bytes that the client lacks of a complete answer whose connection broke; `None` if its translation is not
+    /// complete.
+    pub(crate) fn rest_of_complete(&mut self) -> Option<Vec<u8>> {
         if let Outlet::Translate(answer) = &mut self.outlet {
             return answer.remaining_bytes(&self.ticket.billed_usage(&self.meter));
         }
         let closing = self.meter.closing();
         let mut rest = self.remaining();
         rest.extend(closing.unwrap_or_default());
-        rest
+        Some(rest)
     }
 
     /// The translation of the request at the current endpoint; `None` if the provider speaks the client's protocol.

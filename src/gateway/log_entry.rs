@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         faults::{End, refusal::Refusal},
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         wire::protocol::Break,
     },
     edges::clock,

@@ -10,8 +10,9 @@ use crate::{
     edges::switches::ProviderSwitches,
     gateway::{
         attempt::deadline::Deadlines,
-        client::KeySlots,
+        conversations::Conversations,
         drain::Drain,
+        key_slots::KeySlots,
         log_entry::RequestReporters,
         reply::{SignedInAgents, own_usage::OwnUsage},
         request::body::BodyResources,
@@ -75,6 +76,10 @@ pub(crate) struct GatewayLimits {
     pub detached_permits: Arc<Semaphore>,
     /// Limits each key's concurrent token counts.
     pub count_slots: KeySlots,
+    /// Limits each key's open sockets.
+    pub socket_slots: KeySlots,
+    /// The conversations of all sockets.
+    pub conversations: Arc<Conversations>,
     /// The time limits of running attempts.
     pub deadlines: Deadlines,
 }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         faults::refusal::Refusal,
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         ledger::ProviderState,
         wire::{
             json_scan::{Reference, Scan},

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 
@@ -11,23 +12,26 @@ use crate::{
             End,
             refusal::{Refusal, RefusalReply},
         },
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         ledger::reports,
         wire::operation::RequestTarget,
     },
     edges::clock,
     gateway::{
-        admission,
+        admission::{self, AdmissionOutcome},
         answer::fields,
         caller::{self, Caller},
         client_stream,
         exchange::{Exchange, RequestStage},
         forward::Forward,
+        handshake::{self, SocketHandshake},
         parts::Gateway,
         reply,
         request::head::{self, QueryKeys},
+        turn_link::turn_link,
     },
     stability::public::PublicResponse,
+    telemetry::access_log::SocketMark,
 };
 
 /// The way in which a request is answered.
@@ -38,6 +42,8 @@ enum RequestDecision {
     Reply(RefusalReply),
     /// The public stability service or the portal answers the request. The string is the operation's name in the access log.
     Publish(&'static str, PublicResponse),
+    /// The connection becomes a socket.
+    OpenSocket(Box<SocketHandshake>),
 }
 
 /// Receives a request's head: sets the connection's timeouts, and removes keys from the query.
@@ -57,6 +63,7 @@ pub(crate) fn receive_head(gateway: &Gateway, session: &mut Session, exchange: &
     let record = &mut exchange.log.record;
     record.protocol = Some(exchange.protocol.as_str());
     record.client_version = if session.is_http2() { 2 } else { 1 };
+    record.socket = turn_link(session).map(|link| link.mark());
     exchange.stage = RequestStage::Arrived(query_keys);
 }
 
@@ -78,7 +85,15 @@ pub(crate) async fn respond(gateway: &Gateway, session: &mut Session, exchange: 
         Ok(RequestDecision::Publish(operation, answer)) => {
             reply::send_published(session, exchange, operation, answer).await
         }
-        Err(End::Refused(refusal)) => reply::refuse(session, exchange, refusal).await?,
+        Ok(RequestDecision::OpenSocket(handshake)) => open_socket(session, exchange, handshake).await?,
+        Err(End::Refused(refusal)) => {
+            if refusal.status() == StatusCode::UNAUTHORIZED.as_u16()
+                && let Some(link) = turn_link(session)
+            {
+                link.on_key_refused();
+            }
+            reply::refuse(session, exchange, refusal).await?;
+        }
         Err(end) => {
             exchange.log.close(&end);
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client left while sending").into_down());
@@ -108,6 +123,7 @@ async fn decide(
         RequestTarget::ListModels | RequestTarget::ShowModel { .. } => Some("models"),
         RequestTarget::OwnUsage => Some("own_usage"),
         RequestTarget::ManagedSettings | RequestTarget::Spend => Some("agents"),
+        RequestTarget::Socket => Some("socket"),
         RequestTarget::Hello => Some("hello"),
     };
     let reply = match target {
@@ -121,8 +137,14 @@ async fn decide(
             if gateway.drain.running() > gateway.limits.running_max {
                 return Err(Refusal::TooManyRunning.into());
             }
-            let forward = admission::admit(gateway, session, exchange, caller, operation, model).await?;
-            return Ok(RequestDecision::Forward(forward));
+            match admission::admit(gateway, session, exchange, caller, operation, model).await? {
+                AdmissionOutcome::Forward(forward) => return Ok(RequestDecision::Forward(forward)),
+                AdmissionOutcome::WarmUp(model) => reply::warm_up_reply(&model, clock::unix_seconds()),
+            }
+        }
+        RequestTarget::Socket => {
+            let handshake = Box::pin(accept_socket(gateway, session, exchange, keys)).await?;
+            return Ok(RequestDecision::OpenSocket(handshake));
         }
         RequestTarget::ListModels => {
             let caller = authenticate(gateway, session, exchange, keys).await?;
@@ -134,6 +156,57 @@ async fn decide(
         }
     };
     Ok(RequestDecision::Reply(reply))
+}
+
+/// Accepts the handshake of a socket. If a POST would be refused now, the refusal is the same. In any other case in which no socket
+/// can be opened, the client learns to continue with POST (ARCHITECTURE.md, "What clients make of weir's refusals").
+async fn accept_socket(
+    gateway: &Gateway,
+    session: &Session,
+    exchange: &mut Exchange,
+    keys: &QueryKeys,
+) -> Result<Box<SocketHandshake>, Refusal> {
+    let sockets = exchange.live.config.sockets;
+    if !sockets.enabled {
+        return Err(Refusal::UpgradeUnavailable);
+    }
+    let caller = authenticate(gateway, session, exchange, keys).await?;
+    if gateway.drain.running() > gateway.limits.running_max {
+        return Err(Refusal::TooManyRunning);
+    }
+    let accept = handshake::accept_value(session.req_header()).filter(|_| !gateway.drain.is_closing());
+    let accept = accept.ok_or(Refusal::UpgradeUnavailable)?;
+    let slot = gateway
+        .limits
+        .socket_slots
+        .acquire(caller.key.id.as_str(), sockets.per_key_max)
+        .ok_or(Refusal::UpgradeUnavailable)?;
+    let request_id = exchange.log.record.request_id.clone();
+    Ok(Box::new(SocketHandshake {
+        head: handshake::request_head(session.req_header()),
+        accept,
+        socket_id: request_id.replacen("req_", "sock_", 1).into(),
+        request_id,
+        digest: caller.digest,
+        address: head::known_client(session, &gateway.limits.trusted_proxies),
+        _slot: slot,
+    }))
+}
+
+/// Lets the connection become a socket, and closes the handshake's line in the access log.
+async fn open_socket(session: &mut Session, exchange: &mut Exchange, handshake: Box<SocketHandshake>) -> Result<()> {
+    let mark = SocketMark {
+        id: handshake.socket_id.clone(),
+        lane: None,
+    };
+    if !client_stream::leave_for_socket(session, handshake) {
+        return reply::refuse(session, exchange, Refusal::UpgradeUnavailable).await;
+    }
+    let record = &mut exchange.log.record;
+    record.socket = Some(mark);
+    record.status = StatusCode::SWITCHING_PROTOCOLS.as_u16();
+    exchange.log.close(&End::Complete);
+    Ok(())
 }
 
 /// Identifies the caller, and checks that its key is valid. The access log names the key even if it is invalid.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Version, header};
 use pingora::{Result, http::ResponseHeader};
 use pingora_proxy::Session;
+use rand::RngExt;
 
 use crate::{
     console::{self, portal::Portal},
@@ -17,9 +18,12 @@ use crate::{
             End,
             refusal::{Refusal, RefusalReply},
         },
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         sign_in::ManagedSettings,
-        wire::protocol::{ErrorForm, ListedModel, Protocol, model_entry, model_list::requested_page, models_list},
+        wire::{
+            protocol::{ErrorForm, ListedModel, Protocol, model_entry, model_list::requested_page, models_list},
+            responses_socket::server_frame,
+        },
     },
     edges::clock,
     gateway::{
@@ -169,6 +173,18 @@ pub(crate) fn hello_reply() -> RefusalReply {
         status: 200,
         headers: vec![("content-type", "application/json".to_owned())],
         body: br#"{"status":"ok"}"#.to_vec(),
+    }
+}
+
+/// Builds the answer to a request that only prepares a conversation on a socket: a complete stream without output. `model` is the
+/// model's name as the client sent it, and `now_unix` the time in seconds.
+pub(crate) fn warm_up_reply(model: &str, now_unix: i64) -> RefusalReply {
+    let random: [u8; 24] = rand::rng().random();
+    let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    RefusalReply {
+        status: 200,
+        headers: vec![("content-type", "text/event-stream".to_owned())],
+        body: server_frame::warm_up_events(&format!("resp_{id}"), model, now_unix),
     }
 }
 

@@ -13,9 +13,9 @@ use http::HeaderMap;
 
 use crate::{
     domain::{
-        catalogue::{Catalogue, Model, route::RouteError},
+        catalogue::{Catalogue, Model, models::RouteError},
         faults::refusal::Refusal,
-        keys::{key::KeyRecord, secret::ServiceKey},
+        keys::{KeyRecord, secret::ServiceKey},
         rules::RequestFacts,
         wire::{
             json_scan::{NamedModels, Scan},

@@ -11,10 +11,10 @@ use crate::{
     domain::{
         catalogue::{
             Catalogue, Model,
-            route::{PricedEndpoint, PricedRoute},
+            models::{PricedEndpoint, PricedRoute},
         },
         faults::{End, refusal::Refusal},
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         ledger::{
             calibration::{Estimate, output_estimate},
             consumption::{PriceModifiers, UsageSource},

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::{
     domain::{
         QuickMap,
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{AccountChange, Step},
     },
     journal::{Position, Synced},

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     config::JournalConfig,
-    domain::ledger::retention::RetentionProgress,
+    domain::ledger::daily_sums::RetentionProgress,
     journal::{
         Disk, FreeRoom, JournalUnavailable, Position, Synced, folder::JournalFolder, frame, index::JournalContents,
         tail::JournalTail,

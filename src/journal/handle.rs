@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use crate::{
     config::JournalConfig,
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{AccountChange, AdmittedRequest, Checkpoint, NodeId, Record, Step},
     },
     edges::clock,

@@ -19,7 +19,7 @@ use crate::{
     domain::{
         QuickMap,
         faults::stability::{Hour, ModelCounters},
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{AccountChange, Checkpoint, NodeId, Record, Settlement, Step},
     },
     journal::{

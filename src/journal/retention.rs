@@ -4,7 +4,7 @@
 use std::{io, sync::Arc};
 
 use crate::{
-    domain::ledger::retention::RetentionProgress,
+    domain::ledger::daily_sums::RetentionProgress,
     journal::{
         engine::{JournalEngine, WriteState},
         folder::{self, NUMBERS},

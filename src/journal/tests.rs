@@ -13,7 +13,7 @@ use crate::{
     config::JournalConfig,
     domain::{
         faults::stability::NodeHourCounters,
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             AccountChange, AdmittedRequest, Checkpoint, Record, Step,
             consumption::{self, PriceModifiers, Row, UsageSource},
@@ -130,7 +130,7 @@ pub(crate) fn tell(journal: &Journal) -> Vec<NodeHourCounters> {
 /// Keeps house as on the days to come, until what is there now is old.
 pub(crate) fn grow_old(journal: &Journal) {
     for half_days in 1..=8 {
-        let later = clock::unix_millis() + half_days * crate::domain::ledger::retention::RUN_INTERVAL_MS;
+        let later = clock::unix_millis() + half_days * crate::domain::ledger::daily_sums::RUN_INTERVAL_MS;
         journal.engine.remove_old(later);
     }
 }

@@ -11,10 +11,7 @@ use thiserror::Error;
 
 use crate::{
     domain::{
-        keys::{
-            key::{KeyId, KeyRecord},
-            secret::KeyDigest,
-        },
+        keys::{KeyId, KeyRecord, secret::KeyDigest},
         ledger::{AccountChange, AccountRecord, Record},
     },
     journal::{Journal, JournalError, STEP_BYTES_MAX},

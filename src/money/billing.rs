@@ -24,7 +24,7 @@ use crate::{
     config::money::QueueLimits,
     domain::{
         faults::refusal::Refusal,
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         ledger::{
             AdmitCall, AdmittedRequest, Denial, ProviderState, Record,
             consumption::{CRASH, PriceModifiers, Row, UsageSource},

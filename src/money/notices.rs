@@ -27,7 +27,7 @@ use tokio::sync::{Notify, watch};
 use crate::{
     domain::{
         keys::{
-            key::KeyId,
+            KeyId,
             secret::{Secret, WebhookSigner},
             terms::Thresholds,
         },
@@ -410,7 +410,7 @@ impl Webhook {
 #[cfg(test)]
 mod message_tests {
     use super::*;
-    use crate::domain::{keys::key::KeyId, money::NanoUsd};
+    use crate::domain::{keys::KeyId, money::NanoUsd};
 
     #[test]
     fn a_message_says_what_was_reached_and_has_the_same_id_each_time() {

@@ -7,7 +7,7 @@ use crate::{
         QuickMap,
         catalogue::{
             Catalogue, Model, ModelEndpoint,
-            route::{PricedEndpoint, PricedRoute, RouteError},
+            models::{PricedEndpoint, PricedRoute, RouteError},
         },
         rules::{EndpointTarget, Provider},
         translation::Translation,

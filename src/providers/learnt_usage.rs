@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::{
     QuickMap,
-    keys::key::KeyId,
+    keys::KeyId,
     ledger::calibration::{Calibration, TypicalInput, TypicalOutput},
     wire::{json_scan::ConversationTurns, tokens::TokenFactor, usage::Usage},
 };

@@ -26,7 +26,6 @@ use tokio::sync::watch;
 
 use crate::edges::connection_slots::ConnectionSlots;
 use crate::side::connection::{self, ClientWaits};
-use crate::side::unix_socket;
 
 /// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -84,7 +83,7 @@ enum ServiceKind {
     Unix {
         path: PathBuf,
         serve: UnixServe,
-        claims: watch::Receiver<unix_socket::SocketClaim>,
+        claims: watch::Receiver<connection::SocketClaim>,
     },
 }
 
@@ -107,7 +106,7 @@ impl SideService {
     pub(crate) fn unix<F>(
         name: &str,
         path: PathBuf,
-        claims: watch::Receiver<unix_socket::SocketClaim>,
+        claims: watch::Receiver<connection::SocketClaim>,
         serve: impl Fn(UnixListener, watch::Receiver<bool>) -> F + Send + Sync + 'static,
     ) -> (Self, watch::Receiver<BoundAddress>)
     where
@@ -174,13 +173,13 @@ impl SideService {
         &self,
         path: &Path,
         serve: &UnixServe,
-        mut claims: watch::Receiver<unix_socket::SocketClaim>,
+        mut claims: watch::Receiver<connection::SocketClaim>,
         shared: ServiceStart,
     ) {
         let mut ready = Some(shared.ready);
         loop {
             let claim = *claims.borrow_and_update();
-            let (listener, file) = match unix_socket::claim(path, claim) {
+            let (listener, file) = match connection::claim(path, claim) {
                 Ok(claimed) => claimed,
                 Err(error) => return self.fail(error.to_string()),
             };

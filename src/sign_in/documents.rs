@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     domain::{
-        keys::{key::KeyId, secret::KeyDigest},
+        keys::{KeyId, secret::KeyDigest},
         sign_in::sign_ins::{IssuedTokens, SignIns},
     },
     store::{

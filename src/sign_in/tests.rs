@@ -24,7 +24,7 @@ impl Fixture {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(EmbeddedStore::open(folder.path()).unwrap());
         let time = Arc::new(StoreTime::new(clock::instant()));
-        let key = crate::domain::keys::key::KeyRecord {
+        let key = crate::domain::keys::KeyRecord {
             expires_at: None,
             ..record(1, 100)
         };

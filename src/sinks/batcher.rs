@@ -171,7 +171,7 @@ impl SinkStats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sinks::contract::samples::node;
+    use crate::sinks::contract::node;
 
     const HOURLY: BatchLimits = BatchLimits {
         rows_max: 10,

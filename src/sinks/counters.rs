@@ -11,10 +11,10 @@ use crate::{
     domain::ledger::{
         SpendByKey,
         consumption::RETENTION_DAYS,
-        counters::{self, CountedPeriod, CounterBasis, CounterDifference},
         daily_sums::{DailySum, SumSelector, SumSubject},
         log_query::LogFilter,
         period::Period,
+        proof::{self, CountedPeriod, CounterBasis, CounterDifference},
     },
     sinks::{
         asks::PAGE_ROWS_MAX,
@@ -142,7 +142,7 @@ async fn spent_by_sums(ledger: &dyn LedgerStore, account: &str, days: Range<i64>
     while first < days.end {
         let last = (first + DAYS_AT_ONCE).min(days.end) - 1;
         let sums = ledger.sums(account, first..=last, &SumSelector::Keys).await?;
-        counters::add_daily_sums(&mut spent, &sums);
+        proof::add_daily_sums(&mut spent, &sums);
         first = last + 1;
     }
     Ok(spent)
@@ -163,12 +163,12 @@ async fn compare_totals(
         let (mut differences, expected, by) = match &days {
             Some(days) => {
                 let sums = spent_by_sums(ledger, account, days.clone()).await?;
-                let total = counters::total_spend(&sums);
-                (counters::total_differences(&of_keys, &sums), total, CounterBasis::Sums)
+                let total = proof::total_spend(&sums);
+                (proof::total_differences(&of_keys, &sums), total, CounterBasis::Sums)
             }
-            None => (Vec::new(), counters::total_spend(&of_keys), CounterBasis::Keys),
+            None => (Vec::new(), proof::total_spend(&of_keys), CounterBasis::Keys),
         };
-        differences.extend(counters::account_difference(before.spent, expected, by));
+        differences.extend(proof::account_difference(before.spent, expected, by));
         let now = ledger.account(account).await?;
         if differences.is_empty() || now.is_some_and(|now| now.spent == before.spent) {
             return Ok(Some(differences));

@@ -315,7 +315,7 @@ mod cloud_event_tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::sinks::contract::samples::{BEGIN_MS, node, row};
+    use crate::sinks::contract::{BEGIN_MS, node, row};
 
     #[test]
     fn a_row_is_an_event_with_an_id_of_its_own_and_all_that_the_log_shows() {
@@ -356,7 +356,7 @@ mod cloud_event_tests {
 #[cfg(test)]
 mod progress_tests {
     use super::*;
-    use crate::sinks::contract::samples::node;
+    use crate::sinks::contract::node;
 
     #[tokio::test]
     async fn what_was_written_last_is_read_and_damage_means_from_the_beginning() {

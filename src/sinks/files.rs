@@ -13,8 +13,8 @@ use tokio::runtime::Handle;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
-        ledger::{NodeId, reports, retention::RetentionProgress},
+        keys::KeyId,
+        ledger::{NodeId, daily_sums::RetentionProgress, reports},
     },
     edges::low_priority::{LowPriorityThreads, NotDone},
     sinks::{

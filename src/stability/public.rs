@@ -9,7 +9,7 @@
 mod document;
 pub mod page;
 mod record;
-mod refusal;
+
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +33,7 @@ use crate::{
         Snapshot,
         public::{
             document::{Edition, EditionCache, RenderedDocument},
-            refusal::PublicRefusal,
+            record::PublicRefusal,
         },
     },
 };

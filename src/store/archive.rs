@@ -1,19 +1,24 @@
 //! The content of a store as a sequence of items that does not depend on the engine. Backups consist of these items.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
+use thiserror::Error;
 use tokio::sync::mpsc;
 
 use crate::{
     domain::{
         faults::stability::{Hour, ModelCounters},
-        keys::{
-            key::{KeyId, KeyRecord},
-            secret::KeyDigest,
-        },
+        keys::{KeyId, KeyRecord, secret::KeyDigest},
         ledger::{
             NodeId,
             account::{AccountSummary, key::AccountKey, operations::RecordedOperation},
@@ -23,8 +28,6 @@ use crate::{
     },
     store::StoreError,
 };
-
-pub(crate) mod file;
 
 /// One item of a store's content. Data that expires or ends by itself is not archived: holds, leases, rate-limit buckets,
 /// sessions.
@@ -150,5 +153,323 @@ impl Archive for Archives {
             archive.load(items).await?;
         }
         Ok(())
+    }
+}
+
+/// The number of the backup format that is written and read. Other formats are refused: in earlier ones, the sums included only
+/// the backup's rows.
+pub(crate) const FORMAT: u32 = 4;
+/// Maximum length of a line, in bytes. Every item is much shorter.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// Maximum number of items that wait to be written. If a client reads slowly, the store sends slowly too.
+const ITEMS_WAITING: usize = 256;
+/// The size from which a piece of a backup is sent, in bytes.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// The first line of a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackupHeader {
+    /// The number of the backup format.
+    pub weir_backup: u32,
+    /// When the backup was started, in RFC 3339.
+    pub time: String,
+    /// The engine that wrote the backup, as information for operators. Any engine can read it.
+    pub engine: String,
+    /// The generation of the store, by which nodes recognise it; `None` for an engine without one.
+    pub generation: Option<String>,
+}
+
+/// The last line of a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackupTrailer {
+    /// The number of items in the backup.
+    pub items: u64,
+    /// The SHA-256 of all bytes before this line, in hexadecimal digits.
+    pub sha256: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TrailerLine {
+    end: BackupTrailer,
+}
+
+/// Why a backup cannot be read. After such an error, nothing of the backup has been used.
+#[derive(Debug, Error)]
+pub(crate) enum BackupError {
+    /// The file could not be read.
+    #[error("cannot read the backup: {0}")]
+    Io(#[from] io::Error),
+    /// The file is not a backup.
+    #[error("this file is not a weir backup: its first line is not a backup header")]
+    NoBackup,
+    /// The backup was written by an earlier or a later weir, in another format.
+    #[error(
+        "the backup has format {0}, but this weir reads only format {FORMAT}: restore it with the weir that wrote it"
+    )]
+    Format(u32),
+    /// The last line of the backup is missing.
+    #[error("the backup is incomplete: its last line is missing")]
+    CutShort,
+    /// The last line does not match the lines before it.
+    #[error("the backup is damaged: its checksum or its number of items does not match")]
+    Damaged,
+    /// A line is not valid JSON of an item, or too long.
+    #[error("cannot read line {0} of the backup")]
+    Line(u64),
+}
+
+/// Encodes the lines of a backup; counts the items and hashes the lines.
+#[derive(Default)]
+pub(crate) struct BackupEncoder {
+    hash: Sha256,
+    items: u64,
+}
+
+impl BackupEncoder {
+    /// Returns the first line.
+    ///
+    /// # Errors
+    /// Never in practice: every header can be written as JSON.
+    pub(crate) fn header(&mut self, header: &BackupHeader) -> serde_json::Result<Vec<u8>> {
+        self.line(header)
+    }
+
+    /// Returns the line of an item.
+    ///
+    /// # Errors
+    /// Never in practice: every item can be written as JSON.
+    pub(crate) fn item(&mut self, item: &ArchiveItem) -> serde_json::Result<Vec<u8>> {
+        self.items += 1;
+        self.line(item)
+    }
+
+    /// Returns the last line.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub(crate) fn end(self) -> serde_json::Result<Vec<u8>> {
+        let end = BackupTrailer {
+            items: self.items,
+            sha256: hex(self.hash),
+        };
+        let mut line = serde_json::to_vec(&TrailerLine { end })?;
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    fn line(&mut self, value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+        let mut line = serde_json::to_vec(value)?;
+        line.push(b'\n');
+        self.hash.update(&line);
+        Ok(line)
+    }
+}
+
+/// Reads a backup to its end in constant memory, and checks that it is complete and undamaged. Returns its first and last lines.
+///
+/// # Errors
+/// The backup is incomplete, damaged, or not readable by this weir.
+pub(crate) fn check(bytes: impl Read) -> Result<(BackupHeader, BackupTrailer), BackupError> {
+    let mut lines = BackupLines::new(bytes);
+    let first = lines.next_line()?.ok_or(BackupError::NoBackup)?;
+    let header: BackupHeader = serde_json::from_slice(&first).map_err(|_| BackupError::NoBackup)?;
+    if header.weir_backup != FORMAT {
+        return Err(BackupError::Format(header.weir_backup));
+    }
+    let mut hash = Sha256::new();
+    let mut items = 0;
+    let mut before = first;
+    loop {
+        let Some(line) = lines.next_line()? else {
+            return Err(BackupError::CutShort);
+        };
+        hash.update(&before);
+        if let Some(end) = parse_trailer(&line) {
+            let is_whole = end.items == items && end.sha256 == hex(hash) && lines.next_line()?.is_none();
+            return if is_whole {
+                Ok((header, end))
+            } else {
+                Err(BackupError::Damaged)
+            };
+        }
+        serde_json::from_slice::<ArchiveItem>(&line).map_err(|_| BackupError::Line(lines.number))?;
+        items += 1;
+        before = line;
+    }
+}
+
+/// The items of a backup that [`check`] has accepted.
+pub(crate) struct BackupItems {
+    lines: BackupLines<File>,
+}
+
+impl BackupItems {
+    /// Opens the file and skips the header.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn open(path: &Path) -> Result<Self, BackupError> {
+        let mut lines = BackupLines::new(File::open(path)?);
+        lines.next_line()?;
+        Ok(Self { lines })
+    }
+
+    /// Returns the next items, at most `most`; empty at the end of the backup.
+    ///
+    /// # Errors
+    /// The file has changed since it was checked.
+    pub(crate) fn next_batch(&mut self, most: usize) -> Result<Vec<ArchiveItem>, BackupError> {
+        let mut batch = Vec::new();
+        while batch.len() < most {
+            let line = self.lines.next_line()?.ok_or(BackupError::CutShort)?;
+            if parse_trailer(&line).is_some() {
+                // The last line is kept, so that the next call returns no items.
+                self.lines.end_line = Some(line);
+                break;
+            }
+            batch.push(serde_json::from_slice(&line).map_err(|_| BackupError::Line(self.lines.number))?);
+        }
+        Ok(batch)
+    }
+}
+
+/// Sends a complete backup, in pieces of about `PIECE_BYTES`.
+///
+/// # Errors
+/// The store does not send everything. Then the last line is missing.
+pub(crate) async fn send_backup(
+    archive: &dyn Archive,
+    header: &BackupHeader,
+    to: mpsc::Sender<Vec<u8>>,
+) -> Result<(), StoreError> {
+    let (items_to, mut items) = mpsc::channel(ITEMS_WAITING);
+    let unwritable = |_| StoreError::Corrupt("cannot encode an item of the backup".to_owned());
+    let encoding = async move {
+        let mut encoder = BackupEncoder::default();
+        let mut piece = encoder.header(header).map_err(unwritable)?;
+        while let Some(item) = items.recv().await {
+            piece.extend(encoder.item(&item).map_err(unwritable)?);
+            if piece.len() >= PIECE_BYTES && to.send(std::mem::take(&mut piece)).await.is_err() {
+                break;
+            }
+        }
+        Ok((encoder, piece, to))
+    };
+    let (dumped, encoded) = tokio::join!(archive.dump(items_to), encoding);
+    let (encoder, mut piece, to) = encoded?;
+    if dumped.is_ok() {
+        piece.extend(encoder.end().map_err(unwritable)?);
+    }
+    // If the receiver was dropped, it does not need the last piece.
+    let _ = to.send(piece).await;
+    dumped
+}
+
+fn parse_trailer(line: &[u8]) -> Option<BackupTrailer> {
+    line.starts_with(b"{\"end\":")
+        .then(|| serde_json::from_slice::<TrailerLine>(line).ok())
+        .flatten()
+        .map(|line| line.end)
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+struct BackupLines<R> {
+    reader: BufReader<R>,
+    number: u64,
+    end_line: Option<Vec<u8>>,
+}
+
+impl<R: Read> BackupLines<R> {
+    fn new(bytes: R) -> Self {
+        Self {
+            reader: BufReader::new(bytes),
+            number: 0,
+            end_line: None,
+        }
+    }
+
+    /// Returns the next line with its line feed; `None` at the end of the file. A line without a line feed is an error.
+    fn next_line(&mut self) -> Result<Option<Vec<u8>>, BackupError> {
+        if self.end_line.is_some() {
+            return Ok(self.end_line.clone());
+        }
+        let mut line = Vec::new();
+        self.number += 1;
+        self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        match line.last() {
+            None => Ok(None),
+            Some(b'\n') => Ok(Some(line)),
+            Some(_) if u64::try_from(line.len()).is_ok_and(|length| length < LINE_BYTES_MAX) => {
+                Err(BackupError::CutShort)
+            }
+            Some(_) => Err(BackupError::Line(self.number)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::contract::id;
+
+    fn backup() -> Vec<u8> {
+        let mut encoder = BackupEncoder::default();
+        let header = BackupHeader {
+            weir_backup: FORMAT,
+            time: "2026-11-21T12:00:00Z".into(),
+            engine: "embedded".into(),
+            generation: None,
+        };
+        let mut bytes = encoder.header(&header).unwrap();
+        for number in 1..=3 {
+            bytes.extend(encoder.item(&ArchiveItem::KeyGone { id: id(number) }).unwrap());
+        }
+        bytes.extend(encoder.end().unwrap());
+        bytes
+    }
+
+    #[test]
+    fn a_backup_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("backup");
+        std::fs::write(&path, backup()).unwrap();
+        assert_eq!(check(File::open(&path).unwrap()).unwrap().1.items, 3);
+        let mut items = BackupItems::open(&path).unwrap();
+        let sizes: Vec<usize> = (0..4).map(|_| items.next_batch(2).unwrap().len()).collect();
+        assert_eq!(sizes, [2, 1, 0, 0]);
+    }
+
+    #[test]
+    fn no_part_and_no_changed_byte_of_a_backup_passes_for_one() {
+        let whole = backup();
+        for length in 0..whole.len() {
+            assert!(check(&whole[..length]).is_err(), "{length} bytes");
+        }
+        for place in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 1;
+            assert!(check(&*bytes).is_err(), "byte {place}");
+        }
+        let mut longer = whole.clone();
+        longer.extend(b"{}\n");
+        assert!(matches!(check(&*longer), Err(BackupError::Damaged)));
+    }
+
+    #[test]
+    fn a_backup_of_another_format_is_refused_with_the_weir_that_reads_it() {
+        let whole = String::from_utf8(backup()).unwrap();
+        for format in [1, 2, 3, 5] {
+            let other = whole.replacen("\"weir_backup\":4", &format!("\"weir_backup\":{format}"), 1);
+            let refused = check(other.as_bytes()).unwrap_err().to_string();
+            let said = format!("the backup has format {format}, but this weir reads only format 4");
+            assert!(
+                refused.starts_with(&said) && refused.contains("the weir that wrote it"),
+                "{refused}"
+            );
+        }
     }
 }

@@ -8,17 +8,16 @@ use tokio::time::{sleep, timeout};
 
 use super::{Changes, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
 use crate::domain::keys::change::KeyUpdate;
-use crate::domain::keys::key::{KeyId, KeyRecord, KeyState};
 use crate::domain::keys::secret::KeyDigest;
+use crate::domain::keys::{KeyId, KeyRecord, KeyState};
 use crate::domain::ledger::{KeyTerms, KeyTermsChange, QuotaReset};
 use crate::domain::money::NanoUsd;
 
 pub(crate) use crate::store::contract::changes::*;
-pub(crate) use crate::store::contract::heal::*;
 pub(crate) use crate::store::contract::rotation::*;
 
 mod changes;
-mod heal;
+
 pub(crate) mod model;
 mod programs;
 mod rotation;

@@ -27,10 +27,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use crate::{
     domain::{
         QuickMap,
-        keys::{
-            key::{KeyId, KeyRecord},
-            secret::KeyDigest,
-        },
+        keys::{KeyId, KeyRecord, secret::KeyDigest},
     },
     edges::{clock, limiter::ClientAddress},
     store::{

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::{
     domain::{
         faults::stability::{Hour, ModelCounters, NodeHourCounters},
-        keys::{key::KeyId, secret::KeyDigest},
+        keys::{KeyId, secret::KeyDigest},
         ledger::{
             AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId, SpendByKey, Step,
             TopUp, TopUpReply,

@@ -23,7 +23,7 @@ mod dialer;
 mod ledger;
 mod link;
 mod recovery;
-mod reply;
+
 mod rights;
 mod scripts;
 mod settings;
@@ -51,8 +51,8 @@ use tokio::sync::watch;
 use crate::{
     domain::{
         keys::{
+            KeyId, KeyRecord, KeyState,
             change::{ChangePrecondition, KeyChange},
-            key::{KeyId, KeyRecord, KeyState},
             secret::KeyDigest,
         },
         wire::{provider_state::StateKey, session_hint::ServedBy},
@@ -62,8 +62,7 @@ use crate::{
         StoreOpenError, StoreTrouble, StoreWarning,
         redis::{
             link::{CallPolicy, KeyNaming, Link},
-            reply::ScriptReply,
-            scripts::{LedgerScripts, RedisScript, ScriptCall, Scripts},
+            scripts::{LedgerScripts, RedisScript, ScriptCall, ScriptReply, Scripts},
         },
         sessions::{self, SESSION_LIFETIME, SessionStore},
     },
@@ -197,7 +196,7 @@ impl RedisStore {
         if text.is_empty() {
             return Ok(None);
         }
-        let view = reply::view(&text, &used, &digest)?;
+        let view = scripts::view(&text, &used, &digest)?;
         Ok(Some((text, view)))
     }
 
@@ -210,7 +209,7 @@ impl RedisStore {
         call.arg(FEED_CHANGES_MAX)
             .arg(new.id.as_str())
             .arg(text)
-            .arg(reply::record_text(new)?)
+            .arg(scripts::record_text(new)?)
             .arg(after.digest.to_hex())
             .arg(u8::from(withdraws));
         Ok(!self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?.is_conflict())
@@ -228,7 +227,7 @@ impl RedisStore {
         call.arg(FEED_CHANGES_MAX)
             .arg(digest.to_hex())
             .arg(record.id.as_str())
-            .arg(reply::record_text(record)?)
+            .arg(scripts::record_text(record)?)
             .arg(record.created_at)
             .arg(record.revision);
         Ok(call)
@@ -256,7 +255,7 @@ impl KeyStore for RedisStore {
         let record = if text.is_empty() {
             None
         } else {
-            Some(reply::record(&text)?)
+            Some(scripts::record(&text)?)
         };
         // A text that is not a grant belongs to another sign-in document.
         let token = serde_json::from_str(&token).ok();

@@ -110,8 +110,8 @@ pub(crate) struct DocumentChange {
 #[cfg(test)]
 pub(crate) mod sign_ins_contract {
     use super::*;
-    use crate::domain::keys::key::KeyId;
-    use crate::domain::sign_in::tokens::AccessGrant;
+    use crate::domain::keys::KeyId;
+    use crate::domain::sign_in::device_request::AccessGrant;
     use crate::store::KeyStore;
     use crate::store::contract::{digest, record, until};
 

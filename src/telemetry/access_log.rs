@@ -173,6 +173,18 @@ pub(crate) struct RequestRecord {
     pub losses: Vec<String>,
     /// The HTTP version that the client used: 1 or 2; 0 if unknown. The line has it as `http`.
     pub client_version: u8,
+    /// The WebSocket that carried the request or was opened by it; `None` for others.
+    pub socket: Option<SocketMark>,
+}
+
+/// The WebSocket of a request, in the access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SocketMark {
+    /// The socket's random identifier, which all of its requests have in common. The line has it as `socket_id`.
+    pub id: SmolStr,
+    /// The number of the request's lane on the socket, 0 for the default lane; `None` for the handshake. It stands for the
+    /// client's name of the lane, which could be anything.
+    pub lane: Option<u8>,
 }
 
 impl RequestRecord {
@@ -205,6 +217,7 @@ impl RequestRecord {
             translated,
             losses,
             client_version,
+            socket,
         } = self;
         let time = rfc3339(*time_unix_ms).ok_or_else(|| serde_json::Error::custom("the time is out of range"))?;
         let mut json = JsonWriter(line);
@@ -245,9 +258,19 @@ impl RequestRecord {
         }
         json.list(r#","losses":"#, losses)?;
         json.value(r#","http":"#, client_version)?;
+        write_socket(socket.as_ref(), &mut json)?;
         json.put("}");
         Ok(())
     }
+}
+
+/// Writes the WebSocket of a request; nothing for other requests.
+fn write_socket(socket: Option<&SocketMark>, json: &mut JsonWriter<'_>) -> serde_json::Result<()> {
+    let Some(SocketMark { id, lane }) = socket else {
+        return Ok(());
+    };
+    json.text(r#","transport":"websocket","socket_id":"#, id)?;
+    json.optional(r#","lane":"#, lane.as_ref())
 }
 
 /// Writes the token counts that are not zero; most requests have three of them.

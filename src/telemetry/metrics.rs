@@ -8,10 +8,10 @@
 //! string of the program, a name from the configuration, or a model or provider of the catalogue. Any other model or provider is
 //! `other`, and a missing one is `none`. So no client can create a time series.
 
-mod connections;
 mod declared;
 mod kinds;
 mod requests;
+mod sockets;
 #[cfg(test)]
 mod tests;
 
@@ -25,14 +25,15 @@ use crate::telemetry::{
     access_log::RequestRecord,
     metrics::declared::{
         ConnectionMetrics, GenAiMetrics, JournalMetrics, LogMetrics, ProcessMetrics, ProgramMetrics, ProviderMetrics,
-        RequestMetrics, StoreMetrics,
+        RequestMetrics, SocketMetrics, StoreMetrics,
     },
 };
 
-pub(crate) use crate::telemetry::metrics::connections::{CertificateEnd, CloseReason, ListenerFigures};
 pub(crate) use crate::telemetry::metrics::declared::MoneyMetrics;
 pub(crate) use crate::telemetry::metrics::kinds::{GaugeGuard, Label, MetricReading, MetricSeries};
+pub(crate) use crate::telemetry::metrics::requests::{CertificateEnd, CloseReason, ListenerFigures};
 pub(crate) use crate::telemetry::metrics::requests::{DetachedEnd, EndpointSeries};
+pub(crate) use crate::telemetry::metrics::sockets::SocketEnd;
 
 /// The content type of the text that [`Metrics::render`] returns.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -48,6 +49,7 @@ pub(crate) struct Metrics {
     pub(crate) log: LogMetrics,
     pub(crate) program: ProgramMetrics,
     pub(crate) connections: ConnectionMetrics,
+    pub(crate) sockets: SocketMetrics,
     pub(crate) process: ProcessMetrics,
     gen_ai: GenAiMetrics,
     labels: ArcSwap<KnownLabels>,
@@ -75,6 +77,7 @@ impl Metrics {
             log: LogMetrics::register(&registry)?,
             program: ProgramMetrics::register(&registry)?,
             connections: ConnectionMetrics::register(&registry)?,
+            sockets: SocketMetrics::register(&registry)?,
             gen_ai: GenAiMetrics::register(&registry)?,
             process: ProcessMetrics::register(&registry)?,
             labels: ArcSwap::default(),
@@ -91,6 +94,7 @@ impl Metrics {
         metrics.process.set_start();
         metrics.requests.create_at_zero();
         metrics.connections.create_at_zero();
+        metrics.sockets.create_at_zero();
         metrics.add_labels(models.iter().copied(), providers.iter().copied());
         Ok(metrics)
     }

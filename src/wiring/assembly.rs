@@ -12,9 +12,9 @@ use crate::{
     money::account_changes::JournaledChanges,
     side::{
         admin,
+        connection::SocketClaim,
         ops::{self, OpsState, Readiness, ReadinessSource},
         service::{BoundAddress, SideService},
-        unix_socket::SocketClaim,
     },
     store::{KeyStore, StoreWarning},
     telemetry::metrics::Metrics,

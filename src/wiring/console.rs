@@ -23,7 +23,7 @@ use crate::{
     },
     domain::{
         faults::stability::{Hour, StabilityWindow},
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         rules::RuleFile,
     },
     edges::clock,

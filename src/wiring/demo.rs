@@ -13,10 +13,7 @@ use crate::{
     console::Examples,
     domain::{
         catalogue::{Catalogue, CatalogueSettings},
-        keys::{
-            key::{KeyId, KeyRecord, KeyState},
-            secret::ServiceKey,
-        },
+        keys::{KeyId, KeyRecord, KeyState, secret::ServiceKey},
         ledger::{AccountChange, KeyTerms},
         money::{NanoUsd, price::PriceList},
         rules::shipped,

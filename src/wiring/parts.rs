@@ -15,8 +15,9 @@ use crate::{
     gateway::{
         Gateway, GatewayLimits, LocalServices,
         attempt::deadline::Deadlines,
-        client::KeySlots,
+        conversations::Conversations,
         drain::Drain,
+        key_slots::KeySlots,
         log_entry::RequestReporters,
         reply::{
             SignedInAgents,
@@ -86,6 +87,8 @@ pub(crate) struct NodeParts {
     deadlines: Deadlines,
     /// Bounds the memory for request bodies and the threads that work on them.
     pub bodies: BodyResources,
+    /// The conversations of the clients' sockets.
+    conversations: Arc<Conversations>,
     /// Bounds the memory for incomplete heads of requests, of all listeners together.
     pub heads: HeadBudget,
     /// The parts that deal with money: billing, journal and settlement.
@@ -169,6 +172,7 @@ impl NodeParts {
             deadlines: deadlines(&drain, background),
             drain,
             bodies: BodyResources::new(&config.gateway),
+            conversations: Arc::new(Conversations::new(&config.sockets)),
             heads: HeadBudget::new(config.heads()),
             money,
             stability,
@@ -203,6 +207,8 @@ impl NodeParts {
                 running_max: Descriptors::share(&self.config).running,
                 detached_permits: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
                 count_slots: KeySlots::default(),
+                socket_slots: KeySlots::default(),
+                conversations: Arc::clone(&self.conversations),
                 deadlines: self.deadlines.clone(),
             }),
             reporters: Arc::clone(&self.sinks),
@@ -236,6 +242,7 @@ impl NodeParts {
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
         let (drain, sessions) = (self.drain.clone(), Arc::clone(&self.sessions));
         let store = Arc::clone(&self.store);
+        let conversations = Arc::clone(&self.conversations);
         let time = Arc::clone(self.money.billing.time());
         metrics.add_sampler(move |metrics| {
             let (live, now) = (live.get(), clock::instant());
@@ -283,6 +290,8 @@ impl NodeParts {
             metrics.requests.body_bytes_buffered.set(bodies.bytes());
             metrics.requests.head_bytes_buffered.set(heads.in_use());
             metrics.requests.in_flight.set(drain.running());
+            metrics.sockets.state_bytes.set(conversations.bytes());
+            metrics.sockets.state_evicted.raise_to(conversations.evicted());
             if let Some(sinks) = sinks.upgrade() {
                 metrics.log.access_dropped.raise_to(sinks.access_log.dropped());
             }

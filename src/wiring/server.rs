@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::{
     config::Config,
-    side::unix_socket::SocketClaim,
+    side::connection::SocketClaim,
     wiring::{
         StartError,
         listeners::{self, Addresses},

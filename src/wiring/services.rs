@@ -13,7 +13,7 @@ use crate::{
     admin::Upgrades,
     config::Config,
     journal::handle::StartRole,
-    side::unix_socket::SocketClaim,
+    side::connection::SocketClaim,
     wiring::{
         StartError,
         assembly::{self, SideState},

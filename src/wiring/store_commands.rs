@@ -26,8 +26,7 @@ use crate::{
     store::{
         KeyStore, StoreError, StoreOpenError,
         archive::{
-            Archive, ArchiveItem, Archives,
-            file::{self, BackupError, BackupHeader, BackupItems, BackupTrailer, FORMAT},
+            self, Archive, ArchiveItem, Archives, BackupError, BackupHeader, BackupItems, BackupTrailer, FORMAT,
         },
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
         redis::{AdoptPolicy, InitOutcome, RedisLedger, RedisStore},
@@ -184,7 +183,7 @@ async fn copy(archives: &Archives, header: &BackupHeader, out: &mut impl Write) 
         }
         Ok::<_, std::io::Error>(())
     };
-    let (encoded, written) = tokio::join!(file::send_backup(archives, header, to), writing);
+    let (encoded, written) = tokio::join!(archive::send_backup(archives, header, to), writing);
     written.map_err(|error| StartError::failed("cannot write the backup's file", error))?;
     encoded.map_err(failed)
 }
@@ -195,7 +194,7 @@ fn check(path: &Path, progress: ProgressArgs) -> Result<(BackupHeader, BackupTra
     let backup = File::open(path).map_err(named)?;
     let size = backup.metadata().map_err(named)?.len();
     let progress = CommandProgress::start(progress, "Checking", ProgressUnit::Bytes, Some(size));
-    file::check(progress.count_reads(backup))
+    archive::check(progress.count_reads(backup))
 }
 
 fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {

@@ -27,7 +27,7 @@ use crate::{
     config::{Config, StoreConfig},
     gateway::drain::Drain,
     journal::Journal,
-    side::unix_socket::SocketClaim,
+    side::connection::SocketClaim,
     store::embedded::{
         handover::{ClosedFiles, EmbeddedFiles},
         ownership::Successor,

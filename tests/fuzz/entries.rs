@@ -2,6 +2,8 @@
 //! stable Rust for a bounded time; `tests/fuzz/targets/` runs the same functions coverage-guided.
 
 mod files;
+mod frames;
+pub(crate) mod translation;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -15,6 +17,10 @@ use weir::parts::{
 };
 
 pub(crate) use files::{journal_frames, journal_records, price_list, provider_file};
+pub(crate) use frames::websocket;
+pub(crate) use translation::{
+    chat_answer, gemini_answer, messages_answer, reasoning_carrier, responses_answer, translated_request,
+};
 pub(crate) use wire::{chunked_body, content_coding, proxy_header, request_head};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
@@ -23,7 +29,7 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Proto
 pub(crate) type Entry = fn(&[u8]);
 
 /// Every entry point by its name, which is also the name of its coverage-guided target.
-pub(crate) const ENTRIES: [(&str, Entry); 13] = [
+pub(crate) const ENTRIES: [(&str, Entry); 20] = [
     ("sse", sse),
     ("json_array", json_array),
     ("unary", unary),
@@ -33,10 +39,17 @@ pub(crate) const ENTRIES: [(&str, Entry); 13] = [
     ("chunked_body", chunked_body),
     ("proxy_header", proxy_header),
     ("content_coding", content_coding),
+    ("websocket", websocket),
     ("journal_frames", journal_frames),
     ("journal_records", journal_records),
     ("provider_file", provider_file),
     ("price_list", price_list),
+    ("translated_request", translated_request),
+    ("messages_answer", messages_answer),
+    ("responses_answer", responses_answer),
+    ("gemini_answer", gemini_answer),
+    ("chat_answer", chat_answer),
+    ("reasoning_carrier", reasoning_carrier),
 ];
 
 /// A provider file with every kind of body edit.

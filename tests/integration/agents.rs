@@ -1,4 +1,5 @@
-//! Coding agents, headless, through the gateway to the sample provider: a turn in which the agent runs a tool.
+//! Coding agents, headless, through the gateway: a turn with the sample provider, in which the agent runs a tool, and whole
+//! conversations with strict providers of every protocol ([`cells`]).
 //!
 //! The prompt orders the provider to answer with a call of the agent's own shell tool; the agent runs it and sends the
 //! result; the provider ends the turn with a text that quotes it. Nothing leaves the machine: the agents' telemetry and
@@ -13,9 +14,15 @@ use tempfile::TempDir;
 use crate::harness::node::{Finished, node, node_modules, run};
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{note, skip};
-use crate::harness::{CLAUDE_CODE_MODEL, DEEPSEEK_MODEL, GEMINI_MODEL, RESPONSES_MODEL, Weir, wait_for};
+use crate::harness::{CLAUDE_CODE_MODEL, DEEPSEEK_MODEL, GEMINI_MODEL, RESPONSES_MODEL, Weir, WeirBuilder, wait_for};
 
+mod cells;
+mod dialogue;
+mod host;
 mod limits;
+mod overflow;
+mod sockets;
+mod stage;
 
 /// How long one turn may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -35,8 +42,25 @@ struct Agent {
     files: fn(base_url: &str, key: &str) -> Vec<(&'static str, String)>,
     /// Environment: home folder, base URL, key.
     environment: fn(home: &str, base_url: &str, key: &str) -> Vec<(&'static str, String)>,
-    /// The name and the input of its shell tool.
-    tool: fn() -> (&'static str, Json),
+    /// The name and the input of its shell tool for a command. An input that is a string is a program, no JSON.
+    tool: fn(command: &str) -> (&'static str, Json),
+    /// How a conversation goes on.
+    later: Later,
+}
+
+/// How a conversation goes on after its first prompt.
+#[derive(Clone, Copy)]
+enum Later {
+    /// In a further process, with these arguments before the prompt.
+    Process(&'static [&'static str]),
+    /// In the same process from the first prompt on: with these arguments it speaks the Agent Client Protocol.
+    Session(&'static [&'static str]),
+}
+
+/// An agent's home folder with its settings, and the environment of its processes.
+struct Home {
+    folder: TempDir,
+    environment: Vec<(&'static str, String)>,
 }
 
 const CLAUDE_CODE: Agent = Agent {
@@ -59,7 +83,14 @@ const CLAUDE_CODE: Agent = Agent {
             ("IS_SANDBOX", "1".to_owned()),
         ]
     },
-    tool: || ("Bash", json!({"command": COMMAND, "description": "Makes a file"})),
+    tool: |command| ("Bash", json!({"command": command, "description": "Makes a file"})),
+    later: Later::Process(&[
+        "--model",
+        "MODEL",
+        "--dangerously-skip-permissions",
+        "--continue",
+        "--print",
+    ]),
 };
 
 const CODEX: Agent = Agent {
@@ -83,12 +114,20 @@ const CODEX: Agent = Agent {
         vec![("codex/config.toml", settings)]
     },
     environment: |home, _, key| vec![("CODEX_HOME", format!("{home}/codex")), ("WEIR_KEY", key.to_owned())],
-    // Its tool takes a program, no JSON.
-    tool: || {
-        let command = json!({ "cmd": COMMAND });
+    tool: |command| {
+        let command = json!({ "cmd": command });
         let program = format!("const result = await tools.exec_command({command}); text(result.output);");
         ("exec", json!(program))
     },
+    later: Later::Process(&[
+        "exec",
+        "--model",
+        "MODEL",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+        "resume",
+        "--last",
+    ]),
 };
 
 const GEMINI_CLI: Agent = Agent {
@@ -112,18 +151,20 @@ const GEMINI_CLI: Agent = Agent {
             ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned()),
         ]
     },
-    tool: || {
+    tool: |command| {
         (
             "run_shell_command",
-            json!({"command": COMMAND, "description": "Makes a file"}),
+            json!({"command": command, "description": "Makes a file"}),
         )
     },
+    // What `--resume` restores is not what was said: the signatures are missing, and each result of a tool is there twice.
+    later: Later::Session(&["--model", "MODEL", "--yolo", "--acp"]),
 };
 
 impl Agent {
     /// The prompt that leads through the turn.
     fn prompt(&self) -> String {
-        let (tool, input) = (self.tool)();
+        let (tool, input) = (self.tool)(COMMAND);
         format!("Make a file, please. [[sample: tool={tool} tool_input={input}]]")
     }
 
@@ -136,7 +177,40 @@ impl Agent {
     /// The same with any prompt.
     #[track_caller]
     fn ask(&self, weir: &Weir, key: &str, work: &Path, prompt: &str) -> Option<Finished> {
+        self.begin(weir, key, prompt).map(|asked| asked.run(work))
+    }
+
+    /// Prepares a turn with any prompt: it does not need the gateway's value any more.
+    fn begin(&self, weir: &Weir, key: &str, prompt: &str) -> Option<Asked> {
+        let command = self.command()?;
+        Some(Asked {
+            words: self.words(&command, self.arguments),
+            prompt: prompt.to_owned(),
+            home: self.home(weir, key),
+        })
+    }
+
+    /// The words that start it, without arguments; `None` when it is not installed.
+    fn command(&self) -> Option<Vec<String>> {
         let (node, modules) = (node()?, node_modules("tests/agents")?);
+        let script = modules.join(self.script);
+        let needs_node = script.extension().is_some();
+        let words = needs_node.then_some(&node).into_iter().chain([&script]);
+        script
+            .is_file()
+            .then(|| words.map(|word| word.display().to_string()).collect())
+    }
+
+    /// Its command with these arguments, and the model where they have `MODEL`.
+    fn words(&self, command: &[String], arguments: &[&str]) -> Vec<String> {
+        let arguments = arguments
+            .iter()
+            .map(|word| if *word == "MODEL" { self.model } else { word });
+        command.iter().cloned().chain(arguments.map(str::to_owned)).collect()
+    }
+
+    /// An empty home with its settings, from which it reaches nothing but the gateway.
+    fn home(&self, weir: &Weir, key: &str) -> Home {
         let home = TempDir::new().unwrap();
         let base_url = format!("http://{}", weir.gateway);
         for (name, content) in (self.files)(&base_url, key) {
@@ -155,17 +229,33 @@ impl Agent {
             ("NO_PROXY", "127.0.0.1".to_owned()),
         ];
         environment.extend((self.environment)(&folder, &base_url, key));
-        let (node, script) = (node.display().to_string(), modules.join(self.script));
-        let script = script.display().to_string();
-        let mut words = vec![node.as_str(), script.as_str()];
-        words.extend(
-            self.arguments
-                .iter()
-                .map(|word| if *word == "MODEL" { self.model } else { word }),
-        );
-        words.push(prompt);
-        Some(run(&words, &environment, work, LIMIT))
+        Home {
+            folder: home,
+            environment,
+        }
     }
+}
+
+/// An agent that has been told what to do.
+struct Asked {
+    words: Vec<String>,
+    prompt: String,
+    home: Home,
+}
+
+impl Asked {
+    /// Runs the turn in `work`.
+    #[track_caller]
+    fn run(&self, work: &Path) -> Finished {
+        prompted(&self.words, &self.prompt, &self.home, work)
+    }
+}
+
+/// Runs an agent's command with a prompt as its last word.
+#[track_caller]
+fn prompted(words: &[String], prompt: &str, home: &Home, work: &Path) -> Finished {
+    let words: Vec<&str> = words.iter().map(String::as_str).chain([prompt]).collect();
+    run(&words, &home.environment, work, LIMIT)
 }
 
 /// Leads `agent` through a turn with a tool and looks at every side of it. weir may refuse none of its requests but
@@ -173,7 +263,10 @@ impl Agent {
 #[track_caller]
 fn finishes_a_turn(agent: &Agent, websockets: Websockets) {
     let sample = SampleProvider::start();
-    let weir = Weir::start(&sample.base_url());
+    let weir = WeirBuilder::new()
+        .all_providers(&sample.base_url())
+        .set("sockets.enabled", websockets != Websockets::Refused)
+        .start();
     let key = weir.key();
     let work = TempDir::new().unwrap();
     let Some(finished) = agent.turn(&weir, &key.text, work.path()) else {
@@ -192,17 +285,23 @@ fn finishes_a_turn(agent: &Agent, websockets: Websockets) {
     let bills = sample.bills();
     assert!(bills.len() >= 2, "{bills:?}");
     let (refused, lines) = wait_for("an access line for each answer", || {
-        let parted: (Vec<Json>, Vec<Json>) = weir
+        let (refused, mut served): (Vec<Json>, Vec<Json>) = weir
             .access_lines()
             .into_iter()
             .partition(|line| line["refusal"].is_string());
-        (parted.1.len() >= bills.len()).then_some(parted)
+        // weir itself answers the handshake of a socket, and the request that only prepares a conversation on it.
+        served.retain(|line| line["provider"].is_string());
+        (served.len() >= bills.len()).then_some((refused, served))
     });
     assert_eq!(lines.len(), bills.len(), "{lines:?}");
     match websockets {
-        Websockets::NotTried => assert!(refused.is_empty(), "{refused:?}"),
+        Websockets::NotTried | Websockets::Served => assert!(refused.is_empty(), "{refused:?}"),
         Websockets::Refused => assert_upgrades_refused(&refused),
     }
+    let transport = match websockets {
+        Websockets::Served => "websocket".into(),
+        Websockets::NotTried | Websockets::Refused => Json::Null,
+    };
     for line in &lines {
         assert!(
             line["status"].as_u64().is_some_and(|status| status / 100 == 2),
@@ -213,6 +312,7 @@ fn finishes_a_turn(agent: &Agent, websockets: Websockets) {
         assert_eq!(line["provider"], agent.provider, "{line}");
         assert_eq!(line["model"], agent.model, "{line}");
         assert_eq!(line["stream"], true, "{line}");
+        assert_eq!(line["transport"], transport, "{line}");
     }
     let counted = |kind: &str| total(lines.iter().flat_map(|line| usage(line, kind)));
     let billed = |name: &str| total(bills.iter().map(|bill| bill[name].as_u64().unwrap()));
@@ -230,11 +330,12 @@ fn finishes_a_turn(agent: &Agent, websockets: Websockets) {
     ));
 }
 
-/// Whether the agent first tries to speak over a websocket.
-#[derive(Clone, Copy)]
+/// Whether the agent first tries to speak over a websocket, and what comes of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Websockets {
     NotTried,
     Refused,
+    Served,
 }
 
 /// With 426 Codex falls back at once; any other refusal it tries to overcome six times.
@@ -304,17 +405,7 @@ fn codex_finishes_a_turn_with_a_tool() {
 
 #[test]
 fn codex_falls_back_when_its_websocket_is_refused() {
-    let agent = Agent {
-        files: |base_url, key| {
-            let mut files = (CODEX.files)(base_url, key);
-            files
-                .iter_mut()
-                .for_each(|(_, settings)| settings.push_str("supports_websockets = true\n"));
-            files
-        },
-        ..CODEX
-    };
-    finishes_a_turn(&agent, Websockets::Refused);
+    finishes_a_turn(&sockets::CODEX_OVER_SOCKETS, Websockets::Refused);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::harness::node::{Finished, run};
 use crate::harness::process::Process;
 use crate::harness::redis::RedisServer;
-use crate::harness::request::Wire;
+use crate::harness::request::{ALL_WIRES, Wire};
 use crate::harness::sample::SampleProvider;
 use crate::harness::tools::{repository, skip};
 use crate::harness::{Client, RecordingProvider, wait_for, wait_until};
@@ -155,7 +155,7 @@ fn the_provider_file_is_checked_explained_served_and_billed() {
     example.replace("weir.toml", &addresses);
 
     let told = example.shell(&example.step(1));
-    assert!(told.contains("ok: weir.toml with 10 providers (1 on)"), "{told}");
+    assert!(told.contains("ok: weir.toml with 17 providers (1 on)"), "{told}");
     for said in ["rules/larkspur.toml:", "body: remove metadata", "+ \"lark-2-20261001\""] {
         assert!(told.contains(said), "{said}: {told}");
     }
@@ -206,6 +206,45 @@ fn the_provider_file_is_checked_explained_served_and_billed() {
         (answer.status != 200).then_some(answer)
     });
     assert_eq!(refused.status, 503, "{}", refused.text());
+}
+
+#[test]
+fn a_local_engine_serves_the_clients_of_all_protocols() {
+    let sample = SampleProvider::start();
+    let example = Example::copy("local-engines");
+    example.replace("rules/vllm.toml", &[("http://127.0.0.1:8000", &sample.base_url())]);
+    for port in [8080, 9464, 8081] {
+        example.replace("weir.toml", &[(&format!("\"127.0.0.1:{port}\""), FREE_PORT)]);
+    }
+
+    let told = example.shell(&example.step(1));
+    assert!(told.contains("ok: weir.toml with 4 providers (1 on)"), "{told}");
+    for said in [
+        "translated from messages to chat (strict)",
+        "rules/vllm.toml:",
+        "body: map reasoning_effort",
+    ] {
+        assert!(told.contains(said), "{said}: {told}");
+    }
+
+    let (_weir, gateway) = example.serve(2, "weir.toml", "VLLM_API_KEY");
+    let script = example.step(3).replace("127.0.0.1:8080", &gateway.to_string());
+    let (told, key) = with_key(&example, &script);
+    assert!(told.contains("\"stop_reason\":\"end_turn\""), "{told}");
+    for wire in ALL_WIRES {
+        let answer = Client::connect(gateway).exchange(&wire.request_for("vllm/gpt-oss-20b", &key, "hi"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let rows = wait_for("the rows of the requests", || {
+        Some(example.json_lines("weir log query --conf weir.toml --json")).filter(|rows| rows.len() == 4)
+    });
+    for row in rows {
+        assert_eq!(
+            (&row["provider"], &row["cost_nano_usd"]),
+            (&"vllm".into(), &0_i64.into()),
+            "{row}"
+        );
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ const INPUT_BYTES_MAX: usize = 8192;
 const RUNS_MIN: u64 = 100;
 
 /// Pieces that mean something to one of the formats.
-const WORDS: [&str; 47] = [
+const WORDS: [&str; 60] = [
     "HTTP/1.1",
     "\r\nhost: x",
     "content-length: 5",
@@ -68,6 +68,19 @@ const WORDS: [&str; 47] = [
     "\u{feff}",
     "\u{2028}",
     "\u{0}",
+    "\"type\":\"error\",",
+    "\"error\":{\"code\":429},",
+    "\"index\":1,",
+    "\"output_index\":0,",
+    "\"finish_reason\":\"stop\",",
+    "\"finishReason\":\"SAFETY\",",
+    "\"stop_reason\":\"refusal\",",
+    "\"thought\":true,",
+    "\"arguments\":\"{}\",",
+    "{\"type\":\"apply_patch\"},",
+    "\"tool_choice\":\"none\",",
+    "\"id\":\"\",",
+    "weir1.pJR0aVne.c.",
 ];
 
 fn mutate(rng: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {

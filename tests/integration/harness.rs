@@ -2,6 +2,7 @@
 //!
 //! No fixed port, no fixed sleep: everything waits for a condition with a deadline ([`wait`]).
 
+pub(crate) mod acp;
 pub(crate) mod answer;
 pub(crate) mod at_end;
 pub(crate) mod books;
@@ -46,6 +47,7 @@ pub(crate) mod terminal;
 pub(crate) mod tools;
 pub(crate) mod upgrades;
 pub(crate) mod wait;
+pub(crate) mod websocket;
 pub(crate) mod weir;
 
 pub(crate) use client::Client;

@@ -1,13 +1,13 @@
 //! Every shipped provider with the sample provider behind it: answers, streams, and each kind of error in the shape that
 //! docs/interface.md, Errors, gives it.
 
-use crate::harness::request::{Upload, Wire};
+use crate::harness::request::{ALL_WIRES, Upload, Wire};
 use crate::harness::sample::SampleProvider;
 use crate::harness::shapes::assert_refusal;
 use crate::harness::{Request, Weir, client::Response};
 
 /// The Messages providers in the order of docs/interface.md, Messages, each with a model of its file.
-const MESSAGES: [(&str, &str); 7] = [
+const MESSAGES: [(&str, &str); 8] = [
     ("anthropic", "claude-opus-5-5"),
     ("deepseek", "deepseek-flash"),
     ("mimo", "mimo-v2.6-pro"),
@@ -15,11 +15,24 @@ const MESSAGES: [(&str, &str); 7] = [
     ("moonshot", "kimi-k3"),
     ("zai", "glm-5.3"),
     ("qwen", "qwen3.8-max"),
+    ("openrouter", "openrouter/glm-5.3"),
 ];
 /// The Responses providers.
 const RESPONSES: [(&str, &str); 2] = [("openai", "gpt-5.6-sol"), ("deepseek", "deepseek-v4-pro")];
 /// Providers whose own shapes are put into the protocol's.
-const RESHAPED: [&str; 3] = ["deepseek", "zai", "qwen"];
+const RESHAPED: [&str; 4] = ["deepseek", "zai", "qwen", "openrouter"];
+/// Hosts that are asked in a protocol that not all clients speak, which it is, and a model of each one's file.
+const HOSTS: [(&str, &str, &str); 7] = [
+    ("groq", "chat", "groq/gpt-oss-120b"),
+    ("cerebras", "chat", "cerebras/qwen3.8-27b"),
+    ("mistral", "chat", "mistral-medium-3-5"),
+    ("xai", "chat", "grok-4.7"),
+    ("together", "chat", "together/deepseek-v4.1-flash"),
+    ("fireworks", "chat", "fireworks/kimi-k3"),
+    ("openrouter", "messages", "openrouter/gpt-oss-120b"),
+];
+/// Hosts that send the usage at the end of a stream without being asked for it, which the sample provider does not.
+const TOLD_USAGE_UNASKED: [&str; 2] = ["mistral", "fireworks"];
 
 fn each(mut check: impl FnMut(&Weir, &str, Wire, &str, &str)) {
     let sample = SampleProvider::start();
@@ -61,6 +74,39 @@ fn each_provider_answers_in_one_piece_and_as_a_stream() {
             assert!(line["usage"]["output_text"].as_u64() > Some(0), "{provider}: {line}");
         }
     });
+}
+
+#[test]
+fn each_host_serves_the_clients_of_all_protocols() {
+    let sample = SampleProvider::start();
+    let weir = Weir::start(&sample.base_url());
+    let key = weir.key().text;
+    for (provider, spoken, model) in HOSTS {
+        for wire in ALL_WIRES {
+            let client = match wire {
+                Wire::Messages => "messages",
+                Wire::Responses => "responses",
+                Wire::Gemini => "gemini",
+            };
+            let unary = wire.request_for(model, &key, "hi");
+            let stream = wire.streaming_for(model, &key, "hi");
+            for (request, is_stream) in [(unary, false), (stream, true)] {
+                let answer = weir.exchange(&request);
+                assert_eq!(answer.status, 200, "{provider} {client}: {}", answer.text());
+                let line = weir.access_line(answer.header("x-weir-request-id").unwrap());
+                assert_eq!((&line["provider"], &line["outcome"]), (&provider.into(), &"ok".into()));
+                if client != spoken {
+                    assert_eq!(line["translated"], format!("{client}->{spoken}"));
+                }
+                if !(is_stream && TOLD_USAGE_UNASKED.contains(&provider)) {
+                    assert!(line["usage"]["output_text"].as_u64() > Some(0), "{provider}: {line}");
+                }
+            }
+            let failed = weir.exchange(&wire.request_for(model, &key, "[[sample: status=422]]"));
+            assert_eq!(failed.status, 422, "{provider} {client}");
+            assert!(has_its_shape(provider, wire, &failed), "{provider}: {}", failed.text());
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::harness::request::{Upload, Wire};
 use crate::harness::shapes::assert_refusal;
-use crate::harness::{GEMINI_MODEL, MESSAGES_MODEL, RESPONSES_MODEL, RecordingProvider, Request, Weir};
+use crate::harness::{GEMINI_MODEL, MESSAGES_MODEL, RESPONSES_MODEL, RecordingProvider, Request, Weir, WeirBuilder};
 
 const EMPTY: &str = "{}";
 
@@ -243,7 +243,7 @@ fn an_unknown_model_is_404_and_reaches_no_provider() {
 #[test]
 fn switching_provider_means_changing_only_the_model() {
     let (first, second) = (RecordingProvider::least(), RecordingProvider::least());
-    let weir = crate::harness::WeirBuilder::new()
+    let weir = WeirBuilder::new()
         .provider("anthropic", &first.base_url())
         .provider("deepseek", &second.base_url())
         .start();
@@ -255,8 +255,9 @@ fn switching_provider_means_changing_only_the_model() {
 }
 
 #[test]
-fn a_websocket_is_answered_with_426_whoever_asks() {
-    let weir = Weir::start("http://127.0.0.1:9");
+fn a_websocket_that_is_switched_off_is_answered_with_426_whoever_asks() {
+    let weir = WeirBuilder::new().set("sockets.enabled", false);
+    let weir = weir.all_providers("http://127.0.0.1:9").start();
     let key = weir.key();
     let probe = Request::get("/v1/responses")
         .header("connection", "Upgrade")

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 
 use super::key_details;
 use crate::{
-    admin::{Admin, accounts, errors::AdminHandler, peer::Author},
+    admin::{Admin, accounts, audit::Author, errors::AdminHandler},
     api::{
         error::AdminError,
         keys::{KeyDetails, KeyList, ListKeys},

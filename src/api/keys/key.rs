@@ -6,10 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     api::values::{Moment, Percents, Usd},
     domain::{
-        keys::{
-            key::{KeyId, KeyRecord, KeyState, KeyView},
-            secret::ServiceKey,
-        },
+        keys::{KeyId, KeyRecord, KeyState, KeyView, secret::ServiceKey},
         ledger::{KeySpend, OnExhausted, QuotaReset, period::resets_at},
         money::NanoUsd,
         version::Version,

@@ -13,9 +13,9 @@ use super::{
 use crate::api::{schema, values::AccountId};
 use crate::domain::{
     ledger::{
-        counters::{CounterBasis, CounterDifference},
         daily_sums::{SumDifference, SumSubject, Sums},
         period::Period,
+        proof::{CounterBasis, CounterDifference},
     },
     money::NanoUsd,
     wire::usage::Usage,

@@ -20,7 +20,7 @@ use crate::{
         request::{FormFields, to_query},
     },
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{OperationId, QuotaReset},
     },
 };

@@ -9,8 +9,7 @@ use maud::{Markup, html};
 use crate::{
     admin::Admin,
     console::{
-        layout::{HtmlPage, Layout, PageResponse},
-        link::{Links, Operator},
+        layout::{HtmlPage, Layout, Links, Operator, PageResponse},
         openid::{self, OpenId, SignInFailure},
         request::PageRequest,
         session::{self, BrowserSessions},

@@ -15,8 +15,8 @@ use crate::{
     },
     domain::{
         keys::{
+            KeyState,
             change::{KeyTemplate, OidcIdentity},
-            key::KeyState,
         },
         sign_in::device_request::UserCode,
     },

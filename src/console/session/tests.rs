@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use super::*;
 use crate::{
     admin::{AdminPeer, sessions::SessionHolder},
-    console::link::Operator,
-    domain::{keys::key::KeyId, sign_in::Role},
+    console::layout::Operator,
+    domain::{keys::KeyId, sign_in::Role},
     edges::clock,
     store::sessions::ListedWebSession,
 };

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::domain::{
     keys::{
-        key::{KeyId, KeyRecord, KeyState, KeyView, Rotation},
+        KeyId, KeyRecord, KeyState, KeyView, Rotation,
         secret::KeyDigest,
         terms::{KeyTerms, KeyTermsChange},
     },

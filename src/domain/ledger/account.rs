@@ -56,7 +56,6 @@ pub(crate) mod operations;
 mod pace;
 #[cfg(test)]
 mod tests;
-pub(crate) mod transient;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -64,7 +63,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     QuickMap,
-    keys::{key::KeyId, terms::KeyTerms},
+    keys::{KeyId, terms::KeyTerms},
     ledger::{
         AccountRecord,
         account::{

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use crate::domain::{
     keys::{
-        key::{KeyId, KeyRecord},
+        KeyId, KeyRecord,
         terms::{ProviderState, RateLimits},
     },
     ledger::ids::NodeId,

@@ -22,10 +22,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::domain::{
-    keys::{
-        key::{KeyId, KeyRecord},
-        secret::KeyDigest,
-    },
+    keys::{KeyId, KeyRecord, secret::KeyDigest},
     ledger::{
         AccountRecord,
         consumption::{CostShare, PriceModifiers, Row, UsageSource},
@@ -404,7 +401,7 @@ mod bytes_tests {
 mod crash_tests {
     use super::*;
     use crate::domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::consumption::{CRASH, CostShare, PriceModifiers, Row, UsageSource},
         money::NanoUsd,
         wire::usage::{RunKind, Usage},

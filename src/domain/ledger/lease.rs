@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::domain::{
-    keys::key::KeyId,
+    keys::KeyId,
     ledger::{admission::Grant, ids::NodeId, lease::node::LeaseTarget},
     money::NanoUsd,
 };

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::domain::{
-    keys::key::KeyId,
-    ledger::{consumption::Row, tag::Tag},
+    keys::KeyId,
+    ledger::{consumption::Row, ids::Tag},
 };
 
 /// The number of rows of an account's day in a store that is the log backend.

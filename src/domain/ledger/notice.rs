@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    keys::{key::KeyId, terms::PERCENTS},
+    keys::{KeyId, terms::PERCENTS},
     ledger::{ids::NodeId, period::Period},
     money::NanoUsd,
 };

@@ -9,12 +9,11 @@ use thiserror::Error;
 
 use crate::domain::{
     QuickMap,
-    keys::{key::KeyId, terms::QuotaReset},
+    keys::{KeyId, terms::QuotaReset},
     ledger::{
         AccountRecord, KeyTerms, QuotaUse,
         daily_sums::{DailySum, SumSubject, Sums},
-        period::resets_at,
-        spend_limit::spent_percent,
+        period::{resets_at, spent_percent},
     },
     money::NanoUsd,
 };
@@ -391,7 +390,7 @@ fn sum<'a>(costs: impl IntoIterator<Item = &'a NanoUsd>) -> NanoUsd {
 mod tests {
     use super::*;
     use crate::domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::daily_sums::{SumSubject, Sums},
         money::NanoUsd,
     };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::domain::{
-    keys::key::KeyId,
+    keys::KeyId,
     ledger::{consumption::Row, ids::OperationId, lease::LeaseId},
     money::NanoUsd,
 };

@@ -113,7 +113,8 @@ impl<'t> ValueView<'t> {
                 let value = place.text();
                 allowed.iter().any(|scalar| equals_scalar(value, scalar))
             }
-            (ValueTest::In(_), None) => false,
+            (ValueTest::StartsWith(beginning), Some(place)) => begins_with(place.text(), beginning),
+            (ValueTest::In(_) | ValueTest::StartsWith(_), None) => false,
         }
     }
 
@@ -149,6 +150,24 @@ fn equals_scalar(value: &[u8], scalar: &Scalar) -> bool {
         Scalar::Text(text) => is_string(value, text),
         Scalar::Number(number) => JsonNumber::from_token(value).is_some_and(|value| value.equals(*number)),
         Scalar::Truth(truth) => value == if *truth { &b"true"[..] } else { b"false" },
+    }
+}
+
+/// Whether a value, given as JSON text, is a string whose text begins with `beginning`. Nothing is copied unless the string
+/// agrees with `beginning` up to an escape.
+fn begins_with(value: &[u8], beginning: &str) -> bool {
+    let Some(inner) = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) else {
+        return false;
+    };
+    let wanted = beginning.as_bytes();
+    let head = inner.get(..wanted.len()).unwrap_or(inner);
+    let plain_length = memchr::memchr(b'\\', head).unwrap_or(head.len());
+    if head.get(..plain_length) != wanted.get(..plain_length) {
+        return false;
+    }
+    match plain_length == head.len() {
+        true => head.len() == wanted.len(),
+        false => unescaped(value).is_some_and(|text| text.starts_with(beginning)),
     }
 }
 

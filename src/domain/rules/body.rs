@@ -193,8 +193,8 @@ impl BodyEdit {
         }
     }
 
-    /// Whether two edits cannot be in one batch, because the result depends on their order, or because one walk could not place
-    /// their commas.
+    /// Whether this edit, which comes after `other` in the provider's file, cannot be in one batch with it, because the result
+    /// depends on their order, or because one walk could not place their commas.
     fn conflicts_with(&self, other: &Self) -> bool {
         let overlap =
             |left: &[BodyPathStep], right: &[BodyPathStep]| left.starts_with(right) || right.starts_with(left);
@@ -206,9 +206,20 @@ impl BodyEdit {
             (BodyOp::Set { .. }, BodyOp::Remove) | (BodyOp::Remove, BodyOp::Set { .. })
         ) && self.parent() == other.parent();
         commas_meet
-            || any_overlap(&self.writes(), &other.writes())
             || any_overlap(&self.writes(), &other.reads())
-            || any_overlap(&self.reads(), &other.writes())
+            || (!other.removes_elements_around(self)
+                && (any_overlap(&self.writes(), &other.writes()) || any_overlap(&self.reads(), &other.writes())))
+    }
+
+    /// Whether this edit removes elements of an array, and all that `inner` reads and changes is inside of elements of that array.
+    /// In the elements that stay, `inner` then finds what it would find after the removal.
+    fn removes_elements_around(&self, inner: &Self) -> bool {
+        let is_element_removal = self.op == BodyOp::Remove && self.path.last() == Some(&BodyPathStep::Each);
+        let is_inside = |path: &Vec<BodyPathStep>| path.len() > self.path.len() && path.starts_with(&self.path);
+        is_element_removal
+            && !matches!(inner.op, BodyOp::Refuse { .. })
+            && inner.writes().iter().all(is_inside)
+            && inner.reads().iter().all(is_inside)
     }
 
     fn parent(&self) -> &[BodyPathStep] {

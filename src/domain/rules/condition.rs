@@ -1,5 +1,7 @@
 //! The conditions of a provider file's edits: tests of the request, and of the JSON around the edited member.
 
+use std::fmt;
+
 use http::{HeaderMap, HeaderName};
 
 use crate::domain::wire::operation::{self, UpstreamOperation};
@@ -78,6 +80,8 @@ pub(crate) enum ValueTest {
     Present(bool),
     /// The member's value is one of these.
     In(Vec<Scalar>),
+    /// The member's value is a string that begins with this text, which is without escapes.
+    StartsWith(String),
 }
 
 /// A value that a member's value is compared with.
@@ -109,6 +113,36 @@ impl Condition {
                 }
             }
             Self::Field(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for FieldTest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base = match self.base {
+            FieldBase::Holder => "",
+            FieldBase::Root => "the root's ",
+        };
+        write!(formatter, "{base}{}", self.path.join("."))?;
+        match &self.test {
+            ValueTest::Present(true) => formatter.write_str(" is present"),
+            ValueTest::Present(false) => formatter.write_str(" is missing"),
+            ValueTest::In(values) => {
+                let values: Vec<String> = values.iter().map(Scalar::to_string).collect();
+                write!(formatter, " is {}", values.join(" or "))
+            }
+            ValueTest::StartsWith(beginning) => write!(formatter, " starts with {beginning:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(formatter, "{text:?}"),
+            Self::Number(JsonNumber::Integer(number)) => write!(formatter, "{number}"),
+            Self::Number(JsonNumber::Float(number)) => write!(formatter, "{number}"),
+            Self::Truth(value) => write!(formatter, "{value}"),
         }
     }
 }

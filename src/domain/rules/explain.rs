@@ -12,7 +12,7 @@ use crate::domain::{
     keys::CREDENTIAL_HEADERS,
     rules::{
         apply::{EditError, Splice, apply_splices, edit_splices, model_splice},
-        body::{BodyOp, BodyRules},
+        body::{BodyEdit, BodyOp, BodyPathStep, BodyRules},
         compile::CompiledProvider,
         condition::RequestFacts,
         head::{HeadEdit, HeadOp, QueryEdit, QueryOp},
@@ -298,12 +298,7 @@ fn edit_body(
         match edit_splices(edit, body) {
             Ok(splices) if splices.is_empty() => {}
             Ok(splices) => {
-                *body = record_change(
-                    changes,
-                    ("body", edit.line, body_rule(&edit.op, &edit.path_text())),
-                    splices,
-                    body,
-                );
+                *body = record_change(changes, ("body", edit.line, body_rule(edit)), splices, body);
             }
             Err(EditError::Refused { line, message }) => return Ok(Some((line, message))),
             Err(error @ EditError::NotJson { .. }) => return Err(ExplainError(error.to_string())),
@@ -371,11 +366,7 @@ fn edit_response(
         let mut edited = rewriter.push(&text);
         edited.extend(rewriter.finish());
         if edited != text {
-            changes.push(change_without_places(
-                "response",
-                edit.line,
-                body_rule(&edit.op, &edit.path_text()),
-            ));
+            changes.push(change_without_places("response", edit.line, body_rule(edit)));
             text = edited;
         }
     }
@@ -420,14 +411,21 @@ fn head_text(at: &str, query: Option<&str>, headers: &HeaderMap) -> Vec<u8> {
     lines.join("\n").into_bytes()
 }
 
-fn body_rule(op: &BodyOp, path: &str) -> String {
-    match op {
+/// Returns an edit as text. For a path that ends in `[]`, the text says which elements of the array the edit is for.
+fn body_rule(edit: &BodyEdit) -> String {
+    let path = edit.path_text();
+    let rule = match &edit.op {
         BodyOp::Set { value } => format!("set {path} to {value}"),
         BodyOp::Remove => format!("remove {path}"),
         BodyOp::Rename { to } => format!("rename {path} to {to}"),
         BodyOp::Clamp { .. } => format!("clamp {path}"),
         BodyOp::Map { .. } => format!("map {path}"),
         BodyOp::Refuse { .. } => format!("refuse {path}"),
+    };
+    let tests: Vec<String> = edit.field_tests().map(ToString::to_string).collect();
+    match edit.path.last() {
+        Some(BodyPathStep::Each) if !tests.is_empty() => format!("{rule} where {}", tests.join(" and ")),
+        Some(BodyPathStep::Each | BodyPathStep::Member(_)) | None => rule,
     }
 }
 

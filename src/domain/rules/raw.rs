@@ -134,6 +134,8 @@ pub(crate) struct RawChat {
     pub reasoning_back: Option<ReasoningBack>,
     /// Whether the provider accepts system messages after the first message; `None`: true.
     pub system_inside: Option<bool>,
+    /// Whether the provider accepts a message of the user directly after the results of tool calls; `None`: true.
+    pub user_after_results: Option<bool>,
     /// The ids of tool calls that the provider accepts; `None`: any.
     pub call_ids: Option<CallIdForm>,
 }
@@ -145,6 +147,7 @@ impl RawChat {
             reasoning: self.reasoning.unwrap_or_default(),
             reasoning_back: self.reasoning_back.unwrap_or_default(),
             system_inside: self.system_inside.unwrap_or(true),
+            user_after_results: self.user_after_results.unwrap_or(true),
             call_ids: self.call_ids.unwrap_or_default(),
         }
     }
@@ -364,6 +367,8 @@ pub(crate) struct RawCondition {
     /// For `field` and `root_field`: the values of which the member must have one.
     #[serde(rename = "in")]
     pub one_of: Option<Vec<toml::Value>>,
+    /// For `field` and `root_field`: the text with which the member, a string, must begin.
+    pub starts_with: Option<String>,
     /// For `field` and `root_field`: whether the member must be present (`true`) or missing (`false`).
     pub present: Option<bool>,
 }

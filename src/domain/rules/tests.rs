@@ -3,8 +3,10 @@
 mod errors;
 mod golden;
 
+use http::HeaderMap;
+
 use super::*;
-use crate::domain::wire::operation::Operation;
+use crate::domain::wire::operation::{Operation, UpstreamOperation};
 
 #[test]
 fn every_shipped_file_compiles() {
@@ -71,17 +73,85 @@ fn every_messages_provider_of_the_table_is_there() {
     };
     assert_eq!(
         speaks(Operation::Messages),
-        ["anthropic", "deepseek", "mimo", "minimax", "moonshot", "qwen", "zai"]
+        [
+            "anthropic",
+            "deepseek",
+            "mimo",
+            "minimax",
+            "moonshot",
+            "openrouter",
+            "qwen",
+            "zai"
+        ]
     );
     assert_eq!(speaks(Operation::Responses), ["deepseek", "openai"]);
 }
 
 #[test]
-fn the_longest_shipped_list_takes_one_walk() {
+fn each_model_without_a_clients_protocol_is_translated() {
+    let mut hosts = Vec::new();
     for file in shipped() {
-        let provider = compile::compile(&file).unwrap().provider;
-        assert!(provider.body.batches.len() <= 1, "{}", file.name);
+        let compiled = compile::compile(&file).unwrap();
+        if compiled.provider.protocols().is_empty() {
+            for (_, model) in &compiled.models {
+                assert!(model.translate.is_some(), "{} of {}", model.name, file.name);
+            }
+            hosts.push(compiled.provider.name);
+        }
     }
+    assert_eq!(hosts, ["cerebras", "fireworks", "groq", "mistral", "together", "xai"]);
+}
+
+#[test]
+fn the_edits_of_a_request_take_few_walks() {
+    let headers = HeaderMap::new();
+    for file in shipped() {
+        let compiled = compile::compile(&file).unwrap();
+        let provider = &compiled.provider;
+        for (_, model) in &compiled.models {
+            for (operation, _) in provider.endpoints.iter() {
+                let is_translated = operation == UpstreamOperation::ChatCompletions;
+                let facts = RequestFacts {
+                    operation,
+                    is_translated,
+                    model: &model.name,
+                    upstream_model: model.upstream_name.as_deref().unwrap_or(&model.name),
+                    headers: &headers,
+                };
+                // OpenRouter's file sets one member to another value for each model.
+                let walks_max = match provider.name.as_str() {
+                    "openrouter" => 2,
+                    _ if is_translated => 3,
+                    _ => 1,
+                };
+                let walks = provider.body.for_request(&facts).batches.len();
+                assert!(walks <= walks_max, "{} at {operation:?}: {walks}", model.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_files_of_local_engines_translate_and_cost_nothing() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/local-engines/rules");
+    let mut names: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let file = RuleFile {
+            name: path.to_string_lossy().into_owned(),
+            text: std::fs::read_to_string(&path).unwrap(),
+        };
+        let compiled = compile::compile(&file).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let provider = &compiled.provider;
+        assert!(!compiled.models.is_empty(), "{}", file.name);
+        for (_, model) in &compiled.models {
+            assert!(model.free && model.translate.is_some(), "{}", model.name);
+        }
+        assert!(provider.endpoints.get(UpstreamOperation::ChatCompletions).is_some());
+        names.push(provider.name.clone());
+    }
+    names.sort();
+    assert_eq!(names, ["llamacpp", "lmstudio", "ollama", "vllm"]);
 }
 
 #[test]

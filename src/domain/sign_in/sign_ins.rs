@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{
     keys::{
-        key::KeyId,
+        KeyId,
         secret::{KeyDigest, KeyPrefix, ServiceKey, random_base62},
     },
     sign_in::{
+        device_request::{AccessGrant, RefreshToken, SIGN_IN_CHARS},
         document_name,
-        tokens::{AccessGrant, RefreshToken, SIGN_IN_CHARS},
     },
 };
 

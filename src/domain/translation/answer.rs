@@ -52,6 +52,11 @@ pub(crate) enum AnswerEvent<'e> {
         /// The call's number.
         slot: u32,
     },
+    /// The end of the answer has cut a call off: its arguments are incomplete, so no client may run it.
+    CallCut {
+        /// The call's number.
+        slot: u32,
+    },
     /// A source of the text so far.
     Cited(Citation<'e>),
     /// The answer is complete, except for its usage.
@@ -87,6 +92,7 @@ impl AnswerEvent<'_> {
                 json: owned(json),
             },
             Self::CallEnd { slot } => AnswerEvent::CallEnd { slot },
+            Self::CallCut { slot } => AnswerEvent::CallCut { slot },
             Self::Cited(citation) => AnswerEvent::Cited(Citation {
                 url: owned(citation.url),
                 title: citation.title.map(owned),
@@ -112,6 +118,7 @@ impl AnswerEvent<'_> {
             Self::Begin
             | Self::Reasoning(_)
             | Self::CallEnd { .. }
+            | Self::CallCut { .. }
             | Self::Cited(_)
             | Self::Stop(_)
             | Self::Lost(_) => 64,
@@ -149,6 +156,43 @@ pub(crate) enum StopCause {
     Filtered,
     /// The model wrote a call that the provider cannot read.
     Malformed,
+}
+
+impl StopCause {
+    /// Whether the answer ended before the model had said everything, so that a call whose arguments are incomplete was cut off.
+    pub(crate) const fn is_cut(self) -> bool {
+        match self {
+            Self::End | Self::Calls => false,
+            Self::Sequence | Self::MaxTokens | Self::ContextFull | Self::Refused | Self::Filtered | Self::Malformed => {
+                true
+            }
+        }
+    }
+}
+
+/// The kinds of content in an answer that the client does not get, each once.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerLosses(Vec<&'static str>);
+
+impl AnswerLosses {
+    /// A call that the end of the answer has cut off.
+    pub(crate) const CALL: &'static str = "call";
+    /// A source that the client's protocol cannot name.
+    pub(crate) const CITATION: &'static str = "citation";
+    /// The opaque state of reasoning.
+    pub(crate) const REASONING_STATE: &'static str = "reasoning_state";
+
+    /// Adds a kind of content.
+    pub(crate) fn add(&mut self, kind: &'static str) {
+        if !self.0.contains(&kind) {
+            self.0.push(kind);
+        }
+    }
+
+    /// The kinds in the order in which they were found.
+    pub(crate) fn kinds(&self) -> &[&'static str] {
+        &self.0
+    }
 }
 
 /// Why an answer cannot be translated to its end.

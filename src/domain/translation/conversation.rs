@@ -49,6 +49,27 @@ pub(crate) struct ContentBlock<'a> {
     pub(crate) content: BlockContent<'a>,
 }
 
+impl<'a> ContentBlock<'a> {
+    /// A text as a block, unless it is empty.
+    pub(crate) fn from_text(path: String, text: Cow<'a, str>) -> Vec<Self> {
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let content = BlockContent::Text(text);
+        vec![Self { path, content }]
+    }
+
+    /// Whether it is the result of a call.
+    pub(crate) fn is_result(&self) -> bool {
+        matches!(self.content, BlockContent::Result(_))
+    }
+
+    /// Whether it is a call.
+    pub(crate) fn is_call(&self) -> bool {
+        matches!(self.content, BlockContent::Call(_))
+    }
+}
+
 /// The content of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BlockContent<'a> {
@@ -185,9 +206,17 @@ pub(crate) enum ToolChoice<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlacedOption<T> {
     /// The path.
-    pub(crate) path: &'static str,
+    pub(crate) path: Cow<'static, str>,
     /// The value.
     pub(crate) value: T,
+}
+
+/// An option with the path of its member, if it has a value.
+pub(crate) fn placed<T>(path: impl Into<Cow<'static, str>>, value: Option<T>) -> Option<PlacedOption<T>> {
+    value.map(|value| PlacedOption {
+        path: path.into(),
+        value,
+    })
 }
 
 /// The options of a request. Numbers are spelled as the client spelled them.

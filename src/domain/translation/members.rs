@@ -128,7 +128,7 @@ impl<'a> MemberReader<'a> {
     /// The member is missing or not a string.
     pub(crate) fn required_text(&mut self, name: &str) -> Result<Cow<'a, str>, Untranslatable> {
         let text = self.text(name)?;
-        text.ok_or_else(|| Untranslatable::new(self.path_of(name), "is missing"))
+        text.ok_or_else(|| missing(self, name))
     }
 
     /// Takes a boolean.
@@ -277,6 +277,17 @@ pub(crate) fn elements<'a>(value: &'a RawValue, path: &str) -> Result<Vec<(Strin
     Ok(numbered
         .map(|(index, element)| (format!("{path}[{index}]"), element))
         .collect())
+}
+
+/// The refusal of an object without a member that it must have.
+pub(crate) fn missing(object: &MemberReader<'_>, name: &str) -> Untranslatable {
+    Untranslatable::new(object.path_of(name), "is missing")
+}
+
+/// The members of the object that is this JSON text, in their order; `None` if it is no object.
+pub(crate) fn raw_members(text: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
+    let RawMembers(members) = serde_json::from_str(text).ok()?;
+    Some(members)
 }
 
 /// A value as text, if it is a string.

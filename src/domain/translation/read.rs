@@ -7,12 +7,24 @@ mod responses;
 use crate::domain::{
     translation::{
         TranslationTarget,
-        conversation::Conversation,
+        conversation::{Conversation, TurnRole},
         losses::{TranslationLosses, Untranslatable},
+        members::MemberReader,
+        reasoning::unwrap_summary,
         tool_names::ToolNames,
     },
-    wire::Protocol,
+    wire::{Protocol, UpstreamProtocol},
 };
+
+/// Why a file in a provider's store is refused.
+const STORED_FILE: &str =
+    "this model is served by another protocol's provider, which cannot read files kept elsewhere; send the file itself";
+/// Why log probabilities are refused.
+const LOG_PROBABILITIES: &str = "log probabilities cannot be translated; leave this out";
+/// The line before the summary of an earlier part of the conversation.
+const SUMMARY_HEAD: &str = "[summary of the conversation before this point]";
+/// The maximum length of a word of the client that a refusal quotes, in characters.
+const QUOTED_CHARS_MAX: usize = 64;
 
 /// Reads the body of a request in its client's protocol. `names` gets the client's tools.
 ///
@@ -24,9 +36,97 @@ pub(crate) fn read_request<'a>(
     names: &mut ToolNames,
     losses: &mut TranslationLosses,
 ) -> Result<Conversation<'a>, Untranslatable> {
-    match target.translation.from {
+    let conversation = match target.translation.from {
         Protocol::Messages => messages::read(body, target, names, losses),
         Protocol::Responses => responses::read(body, target, names, losses),
         Protocol::Gemini => gemini::read(body, target, names, losses),
+    }?;
+    if target.translation.to == UpstreamProtocol::Chat
+        && let Some(path) = begun_answer(&conversation)
+    {
+        losses.adapted(path);
+    }
+    Ok(conversation)
+}
+
+/// The path of a last message that the model would have to continue. Some hosts of `chat/completions` can do that, and the writers
+/// of the other protocols refuse it.
+fn begun_answer<'c>(conversation: &'c Conversation<'_>) -> Option<&'c str> {
+    let last = conversation.turns.last()?;
+    if last.role != TurnRole::Assistant {
+        return None;
+    }
+    // A block's path begins with that of its message, for example `messages[1].content[0]`.
+    last.blocks.last()?.path.split_inclusive(']').next()
+}
+
+/// The beginning of a word of the client.
+fn quotable(word: &str) -> String {
+    word.chars().take(QUOTED_CHARS_MAX).collect()
+}
+
+/// Refuses, in strict mode, a call or result of a program that another provider ran.
+fn check_caller(object: &mut MemberReader<'_>, losses: &mut TranslationLosses) -> Result<(), Untranslatable> {
+    let Some(mut caller) = object.object("caller")? else {
+        return Ok(());
+    };
+    match caller.text("type")?.as_deref() {
+        None | Some("direct") => {
+            caller.finish_options(losses);
+            Ok(())
+        }
+        Some(_) => {
+            let reason = "this model's provider cannot continue a program of another provider; leave this out";
+            losses.refused_in_strict(caller.path(), reason)
+        }
+    }
+}
+
+/// The text of the user that the summary in a client's opaque field becomes; `None` if weir has not wrapped it.
+fn summary_text(field: &str) -> Option<String> {
+    Some(format!("{SUMMARY_HEAD}\n{}", unwrap_summary(field)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::translation::{ChatTraits, Translation, losses::TranslationMode, reasoning::ReasoningMaker};
+
+    #[test]
+    fn a_last_message_of_the_model_is_reported_for_each_client() {
+        for (from, body, path) in [
+            (
+                Protocol::Messages,
+                r#"{"max_tokens":9,"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#,
+                "messages[1]",
+            ),
+            (
+                Protocol::Responses,
+                r#"{"store":false,"input":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#,
+                "input[1]",
+            ),
+            (
+                Protocol::Gemini,
+                r#"{"contents":[{"parts":[{"text":"a"}]},{"role":"model","parts":[{"text":"b"}]}]}"#,
+                "contents[1]",
+            ),
+        ] {
+            let translation = Translation {
+                from,
+                to: UpstreamProtocol::Chat,
+                mode: TranslationMode::Strict,
+                chat: ChatTraits::default(),
+            };
+            let target = TranslationTarget {
+                translation: &translation,
+                model: "gpt-oss-120b",
+                output_tokens_max: None,
+                maker: &ReasoningMaker::new("groq", "gpt-oss-120b", "a"),
+            };
+            let mut losses = TranslationLosses::new(TranslationMode::Strict);
+            read_request(body, &target, &mut ToolNames::default(), &mut losses).unwrap();
+            let losses: Vec<_> = losses.iter().map(|loss| (loss.verdict.as_str(), &*loss.path)).collect();
+            assert_eq!(losses, [("adapted", path)]);
+        }
     }
 }

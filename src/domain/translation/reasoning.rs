@@ -1,5 +1,6 @@
 //! Reasoning across protocols: a model's opaque state rides in the client's own opaque field, wrapped in a carrier that names its
-//! maker, and returns to that maker byte for byte. weir stores nothing.
+//! maker, and returns to that maker byte for byte. Summaries of conversations ride in the same way, for any model. weir stores
+//! nothing.
 
 use std::borrow::Cow;
 
@@ -13,6 +14,10 @@ pub(crate) const CARRIER_BYTES_MAX: usize = 256 * 1024;
 const PREFIX: &str = "weir1.";
 /// The number of characters that name a maker.
 const MAKER_CHARS: usize = 8;
+/// The letter of the summary of a conversation.
+const SUMMARY_KIND: char = 't';
+/// The type of the last item of a Responses request that wants a summary in the place of the conversation.
+pub(crate) const COMPACTION_TRIGGER: &str = "compaction_trigger";
 
 /// The maker of reasoning: a provider's model, reached by one credential. State of one maker means nothing to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,10 +124,31 @@ impl ReasoningState<'_> {
             _ => None,
         };
         let payload = serde_json::to_vec(without_text.as_ref().unwrap_or(self)).ok()?;
-        let mut carrier = format!("{PREFIX}{}.{}.", maker.0, self.kind());
-        URL_SAFE_NO_PAD.encode_string(payload, &mut carrier);
-        (carrier.len() <= CARRIER_BYTES_MAX).then_some(carrier)
+        carrier(maker, self.kind(), &payload)
     }
+}
+
+/// The carrier with this payload; `None` if it would be longer than [`CARRIER_BYTES_MAX`].
+fn carrier(maker: &ReasoningMaker, kind: char, payload: &[u8]) -> Option<String> {
+    let mut carrier = format!("{PREFIX}{}.{kind}.", maker.0);
+    URL_SAFE_NO_PAD.encode_string(payload, &mut carrier);
+    (carrier.len() <= CARRIER_BYTES_MAX).then_some(carrier)
+}
+
+/// The carrier for the summary of a conversation, by this maker; `None` if it would be longer than [`CARRIER_BYTES_MAX`].
+pub(crate) fn wrap_summary(summary: &str, maker: &ReasoningMaker) -> Option<String> {
+    carrier(maker, SUMMARY_KIND, &serde_json::to_vec(summary).ok()?)
+}
+
+/// Reads the summary of a conversation in a client's opaque field, whoever its maker is; `None` if weir has not wrapped it.
+pub(crate) fn unwrap_summary(field: &str) -> Option<String> {
+    if field.len() > CARRIER_BYTES_MAX {
+        return None;
+    }
+    let (maker, rest) = field.strip_prefix(PREFIX)?.split_once('.')?;
+    let payload = rest.strip_prefix(SUMMARY_KIND)?.strip_prefix('.')?;
+    let summary: String = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
+    (maker.len() == MAKER_CHARS && !summary.is_empty()).then_some(summary)
 }
 
 /// The content of a client's opaque field.
@@ -138,6 +164,16 @@ impl CarriedReasoning {
     /// Reads a client's opaque field. `visible` is the text in the same block. `maker` is the one that the request goes to.
     pub(crate) fn unwrap(field: &str, visible: &str, maker: &ReasoningMaker) -> Self {
         Self::read(field, visible, maker).map_or(Self::Foreign, Self::Own)
+    }
+
+    /// Reads the state that the request's own maker gets back; `None` for foreign state, and for a text that was left to the
+    /// visible text and that the client has not returned.
+    pub(crate) fn returned(field: &str, visible: &str, maker: &ReasoningMaker) -> Option<ReasoningState<'static>> {
+        match Self::unwrap(field, visible, maker) {
+            Self::Own(ReasoningState::Text { text }) if text.is_empty() => None,
+            Self::Own(state) => Some(state),
+            Self::Foreign => None,
+        }
     }
 
     fn read(field: &str, visible: &str, maker: &ReasoningMaker) -> Option<ReasoningState<'static>> {
@@ -217,6 +253,40 @@ mod tests {
                 prop_assert_eq!(CarriedReasoning::unwrap(&field, "", &maker()), CarriedReasoning::Foreign);
             }
         }
+    }
+
+    proptest! {
+        #[test]
+        fn a_summary_is_read_whoever_made_it(summary in ".{1,40}", text in ".*", cut in 0_usize..80) {
+            let carrier = wrap_summary(&summary, &maker()).unwrap();
+            prop_assert_eq!(unwrap_summary(&carrier), Some(summary.clone()));
+            prop_assert_eq!(CarriedReasoning::unwrap(&carrier, &summary, &maker()), CarriedReasoning::Foreign);
+            let damaged: String = carrier.chars().take(cut.min(carrier.len() - 1)).collect();
+            for field in [text.clone(), format!("{PREFIX}{text}"), damaged, format!("{carrier}{text}*")] {
+                prop_assert_eq!(unwrap_summary(&field), None);
+            }
+        }
+    }
+
+    #[test]
+    fn reasoning_is_no_summary_and_a_long_summary_has_no_carrier() {
+        let state = ReasoningState::Text { text: "because".into() };
+        assert_eq!(unwrap_summary(&state.wrap(&maker(), "").unwrap()), None);
+        let overhead = PREFIX.len() + MAKER_CHARS + 3;
+        let most = "x".repeat((CARRIER_BYTES_MAX - overhead) / 4 * 3 - "\"\"".len());
+        let carrier = wrap_summary(&most, &maker()).unwrap();
+        assert_eq!(unwrap_summary(&carrier), Some(most.clone()));
+        assert_eq!(unwrap_summary(&format!("{carrier}AAAA")), None);
+        assert_eq!(wrap_summary(&format!("{most}xxx"), &maker()), None);
+    }
+
+    #[test]
+    fn a_text_that_the_client_has_not_returned_is_not_sent_back() {
+        let state = ReasoningState::Text { text: "because".into() };
+        let carrier = state.wrap(&maker(), "because").unwrap();
+        assert_eq!(CarriedReasoning::returned(&carrier, "", &maker()), None);
+        assert_eq!(CarriedReasoning::returned(&carrier, "because", &maker()), Some(state));
+        assert_eq!(CarriedReasoning::returned("", "because", &maker()), None);
     }
 
     #[test]

@@ -8,7 +8,6 @@ mod folds;
 mod interleaving;
 mod recordings;
 mod round_trips;
-mod splits;
 mod usage;
 
 use crate::domain::{

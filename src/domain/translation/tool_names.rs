@@ -118,6 +118,14 @@ pub(crate) fn provider_name<'a>(namespace: Option<&str>, name: &'a str) -> Cow<'
     Cow::Owned(short)
 }
 
+/// The name at the provider of a tool outside every namespace, whether it is offered or not.
+pub(crate) fn provider_tool_name(name: Cow<'_, str>) -> Cow<'_, str> {
+    match name {
+        Cow::Borrowed(name) => provider_name(None, name),
+        Cow::Owned(name) => Cow::Owned(provider_name(None, &name).into_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ use crate::domain::{
         },
     },
     wire::{
+        json_pick::{PathSet, Picker},
         sse::{EventSink, SseFramer},
         usage::Usage,
     },
@@ -36,18 +37,24 @@ enum AnswerInput {
 }
 
 /// A stream of server-sent events.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct EventInput {
     framer: SseFramer,
     event: EventData,
 }
 
-/// The data of the current event.
-#[derive(Debug, Default)]
+/// The current event.
+#[derive(Debug)]
 struct EventData {
+    /// The data so far. An event that is longer than [`EVENT_BYTES_MAX`] is not held.
     data: Vec<u8>,
+    /// What is read of an event that is not held.
+    skimmed: Option<Box<Picker>>,
+    /// What can be read of an event that is not held; `None` if nothing can.
+    large_event_paths: Option<&'static PathSet>,
     name: Vec<u8>,
     has_ended: bool,
+    is_too_large: bool,
 }
 
 /// The way of events from the reader to the writer.
@@ -58,16 +65,56 @@ struct AnswerEvents {
     writer: AnswerEventWriter,
     /// The answer has stopped or failed by its own account.
     is_complete: bool,
-    /// The kinds of content that no client's protocol has.
-    lost: Vec<&'static str>,
     /// Whether the client gets the answer in one piece.
     is_whole: bool,
 }
 
+impl EventData {
+    fn new(large_event_paths: Option<&'static PathSet>) -> Self {
+        Self {
+            data: Vec::new(),
+            skimmed: None,
+            large_event_paths,
+            name: Vec::new(),
+            has_ended: false,
+            is_too_large: false,
+        }
+    }
+
+    /// Whether the event so far is neither held nor read. `open_name` is the `event` field of an event that has not ended.
+    fn is_unreadable(&self, open_name: &[u8]) -> bool {
+        let name = if self.has_ended {
+            self.name.as_slice()
+        } else {
+            open_name
+        };
+        let can_skim = |picker: &Picker| {
+            let name = std::str::from_utf8(name).unwrap_or_default();
+            !picker.is_inert() && AnswerEventReader::can_skim(name, picker)
+        };
+        self.is_too_large || self.skimmed.as_deref().is_some_and(|picker| !can_skim(picker))
+    }
+
+    /// Prepares for the next event.
+    fn clear(&mut self) {
+        self.data.clear();
+        self.skimmed = None;
+    }
+}
+
 impl EventSink for EventData {
     fn on_data(&mut self, bytes: &[u8]) {
-        if self.data.len() <= EVENT_BYTES_MAX {
+        if let Some(picker) = &mut self.skimmed {
+            picker.push(bytes);
+        } else if self.data.len() + bytes.len() <= EVENT_BYTES_MAX {
             self.data.extend_from_slice(bytes);
+        } else if let Some(paths) = self.large_event_paths {
+            let mut picker = Picker::new(paths);
+            picker.push(&std::mem::take(&mut self.data));
+            picker.push(bytes);
+            self.skimmed = Some(Box::new(picker));
+        } else {
+            self.is_too_large = true;
         }
     }
 
@@ -93,16 +140,9 @@ impl AnswerEvents {
             order,
             writer,
             is_complete,
-            lost,
             is_whole,
         } = self;
         let mut write = |event: AnswerEvent<'_>| {
-            if let AnswerEvent::Lost(content) = &event {
-                if !lost.contains(content) {
-                    lost.push(content);
-                }
-                return Ok(());
-            }
             if *is_whole && let AnswerEvent::Failed { status, .. } = event {
                 return Err(AnswerFault::ProviderFailed { status });
             }
@@ -117,18 +157,21 @@ impl AnswerTranslator {
     /// The translation of an answer that has not begun. `is_stream` says whether the provider answers with events.
     pub(crate) fn new(translation: &Translation, frame: AnswerFrame, is_stream: bool) -> Self {
         let frame_form = frame.form;
+        let reader = AnswerEventReader::new(translation.to, &translation.chat);
         Self {
             input: match is_stream {
-                true => AnswerInput::Events(Box::default()),
+                true => AnswerInput::Events(Box::new(EventInput {
+                    framer: SseFramer::new(),
+                    event: EventData::new(reader.large_event_paths()),
+                })),
                 false => AnswerInput::Body(Vec::new()),
             },
             form: frame_form,
             events: AnswerEvents {
-                reader: AnswerEventReader::new(translation.to, &translation.chat),
+                reader,
                 order: CallOrder::default(),
                 writer: AnswerEventWriter::new(translation.from, frame),
                 is_complete: false,
-                lost: Vec::new(),
                 is_whole: frame_form == AnswerForm::Whole,
             },
             fault: None,
@@ -147,7 +190,7 @@ impl AnswerTranslator {
 
     /// The kinds of content that the client does not get.
     pub(crate) fn lost(&self) -> &[&'static str] {
-        &self.events.lost
+        self.events.writer.losses().kinds()
     }
 
     /// Reads the next bytes of the provider's body, and appends the client's to `out`.
@@ -174,12 +217,12 @@ impl AnswerTranslator {
                     let EventInput { framer, event } = &mut **input;
                     let read = framer.push_event(rest, event);
                     rest = rest.get(read..).unwrap_or_default();
-                    if event.data.len() > EVENT_BYTES_MAX {
+                    if event.is_unreadable(framer.open_name()) {
                         return Err(AnswerFault::EventTooLarge);
                     }
                     if std::mem::take(&mut event.has_ended) {
-                        pass_event(&mut self.events, &event.name, &event.data, out)?;
-                        event.data.clear();
+                        pass_event(&mut self.events, event, out)?;
+                        event.clear();
                     }
                 }
                 Ok(())
@@ -226,8 +269,17 @@ impl AnswerTranslator {
 }
 
 /// Reads one event.
-fn pass_event(events: &mut AnswerEvents, name: &[u8], data: &[u8], out: &mut String) -> Result<(), AnswerFault> {
-    let (Ok(name), Ok(data)) = (std::str::from_utf8(name), std::str::from_utf8(data)) else {
+fn pass_event(events: &mut AnswerEvents, event: &EventData, out: &mut String) -> Result<(), AnswerFault> {
+    let Ok(name) = std::str::from_utf8(&event.name) else {
+        return Err(AnswerFault::Unreadable);
+    };
+    if let Some(picker) = event.skimmed.as_deref() {
+        return match picker.is_done() {
+            true => events.pass(out, |reader, emit| reader.on_large_event(name, picker, emit)),
+            false => Err(AnswerFault::Unreadable),
+        };
+    }
+    let Ok(data) = std::str::from_utf8(&event.data) else {
         return Err(AnswerFault::Unreadable);
     };
     events.pass(out, |reader, emit| reader.on_event(name, data, emit))

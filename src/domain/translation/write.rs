@@ -6,6 +6,8 @@ mod messages;
 mod responses;
 mod schema;
 
+use std::borrow::Cow;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::domain::{
@@ -13,8 +15,9 @@ use crate::domain::{
         TranslationTarget,
         conversation::{Conversation, MediaContent, MediaKind, MediaSource},
         losses::{TranslationLosses, Untranslatable},
+        write::schema::is_closed_schema,
     },
-    wire::UpstreamProtocol,
+    wire::{Protocol, UpstreamProtocol},
 };
 
 /// Writes a conversation in the provider's protocol.
@@ -40,6 +43,47 @@ const BLOCK_BREAK: &str = "\n\n";
 const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
 /// The name of an answer's schema where the protocol requires one and the client gives none.
 const SCHEMA_NAME: &str = "answer";
+/// The first line of the result of a tool that reported a failure.
+const ERROR_LINE: &str = "[error]";
+
+/// Whether a Responses or `chat/completions` provider shall hold the answer to its schema; `None` where the client leaves that to
+/// the provider. Messages and Gemini do so without being told; the others refuse that for a schema that is not closed, so for
+/// such a one only a hint remains.
+fn schema_strictness(
+    strict: Option<bool>,
+    (path, schema): (&str, &str),
+    target: &TranslationTarget<'_>,
+    losses: &mut TranslationLosses,
+) -> Option<bool> {
+    match (strict, target.translation.from) {
+        (Some(strict), _) => Some(strict),
+        (None, Protocol::Responses) => None,
+        (None, Protocol::Messages | Protocol::Gemini) => {
+            let is_closed = is_closed_schema(schema);
+            if !is_closed {
+                losses.adapted(path);
+            }
+            Some(is_closed)
+        }
+    }
+}
+
+/// Reports what a provider does not get of an answer's schema: it has no place for labels, and is always strict.
+fn drop_schema_labels(path: &str, members: [(&str, bool); 3], losses: &mut TranslationLosses) {
+    for (member, is_there) in members {
+        if is_there {
+            losses.dropped(format!("{path}.{member}"));
+        }
+    }
+}
+
+/// The URL of an image, which has its bytes where they are in the request.
+fn image_url<'b>(source: &'b MediaSource<'_>) -> Cow<'b, str> {
+    match source {
+        MediaSource::Base64 { media_type, data } => Cow::Owned(format!("data:{media_type};base64,{data}")),
+        MediaSource::Url { url, .. } => Cow::Borrowed(url.as_ref()),
+    }
+}
 
 /// The text of a document that is plain text, below its name; `None` for any other document.
 fn document_text(media: &MediaContent<'_>) -> Option<String> {

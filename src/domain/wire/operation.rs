@@ -165,6 +165,8 @@ pub(crate) enum RequestTarget {
     ManagedSettings,
     /// How much of the client's quota is spent: `GET` or `HEAD` of `/api/oauth/usage`.
     Spend,
+    /// A WebSocket for requests: `GET` of `/v1/responses` with an upgrade.
+    Socket,
     /// Whether weir responds: `HEAD /`, `HEAD /api/hello` or `GET /api/hello`. No API key is needed.
     Hello,
 }

@@ -81,7 +81,7 @@ fn relay(
     };
     mask(forward, boundaries, piece, end)?;
     emit(forward, piece, end)?;
-    if end && !forward.meter.is_complete() {
+    if end && !forward.has_complete_answer() {
         end_as_failure(forward, piece, fate)?;
     } else if end
         && !matches!(forward.outlet, Outlet::Translate(_))

@@ -134,7 +134,8 @@ pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut 
         other => reshape_error(form, status, &other.unwrap_or_default(), &forward.ticket.request_id).into(),
     };
     fields::adapt(forward, &mut head)?;
-    fields::add_translation(forward.translation(), &mut head)?;
+    let losses = forward.translation().map(|translation| translation.header());
+    fields::set_translation(losses, &mut head)?;
     describe(&mut head, body.len(), is_native)?;
     Ok(ErrorReply { head, body })
 }

@@ -8,14 +8,10 @@ use smallvec::SmallVec;
 use crate::{
     domain::{
         keys::{account_headers, forwarding},
-        ledger::spend_limit,
+        ledger::period,
         wire::protocol::{Protocol, provider_error::redact},
     },
-    gateway::{
-        forward::Forward,
-        reply::REQUEST_ID,
-        request::translation::{RequestTranslation, TRANSLATION_HEADER},
-    },
+    gateway::{forward::Forward, reply::REQUEST_ID, request::translation::TRANSLATION_HEADER},
 };
 
 /// Removes the fields that must not reach the client, and adds the request ids and the quota of the client's key.
@@ -34,10 +30,10 @@ pub(crate) fn adapt(forward: &Forward, head: &mut ResponseHeader) -> Result<()> 
     Ok(())
 }
 
-/// Adds the header that names what a translation did not carry over as it is. Does nothing for an answer that is not translated.
-pub(crate) fn add_translation(translation: Option<&RequestTranslation>, head: &mut ResponseHeader) -> Result<()> {
-    let value = translation.and_then(|translation| HeaderValue::try_from(translation.header()).ok());
-    match value {
+/// Sets the header that names what a translation did not carry over as it is, to this value; `None` for an answer that is not
+/// translated.
+pub(crate) fn set_translation(value: Option<String>, head: &mut ResponseHeader) -> Result<()> {
+    match value.and_then(|value| HeaderValue::try_from(value).ok()) {
         Some(value) => head.insert_header(TRANSLATION_HEADER, value),
         None => Ok(()),
     }
@@ -128,12 +124,12 @@ pub(crate) fn add_spend_limit(forward: &Forward, head: &mut ResponseHeader) -> R
     if forward.request.operation.protocol() != Protocol::Messages || !head.status.is_success() {
         return Ok(());
     }
-    let is_the_operators = |name: &&HeaderName| name.as_str().starts_with(spend_limit::PREFIX);
+    let is_the_operators = |name: &&HeaderName| name.as_str().starts_with(period::PREFIX);
     let names: SmallVec<[HeaderName; 8]> = head.headers.keys().filter(is_the_operators).cloned().collect();
     for name in names {
         head.remove_header(&name);
     }
-    for (name, value) in spend_limit::success_headers(&standing) {
+    for (name, value) in period::success_headers(&standing) {
         head.insert_header(name, value)?;
     }
     Ok(())

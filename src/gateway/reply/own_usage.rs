@@ -18,7 +18,7 @@ use crate::{
     domain::{
         catalogue::{Catalogue, Model},
         faults::refusal::{Refusal, RefusalReply},
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         ledger::{
             KeySpend, QuotaReset,
             consumption::RETENTION_DAYS,

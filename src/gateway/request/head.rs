@@ -13,7 +13,7 @@ use crate::{
     domain::{
         faults::refusal::Refusal,
         keys::PresentedCredentials,
-        ledger::tag::{self, TAGS_MAX, Tag, TagsFault},
+        ledger::ids::{self, TAGS_MAX, Tag, TagsFault},
         wire::{
             operation::{self, OWN_USAGE_PATH, RequestTarget, RequestTargetError},
             protocol::Protocol,
@@ -114,9 +114,7 @@ pub(crate) fn target(head: &RequestHeader) -> Result<RequestTarget, Refusal> {
         && head.uri.path() == "/v1/responses"
         && head.headers.get_all(header::UPGRADE).iter().any(is_websocket)
     {
-        // Codex tries a WebSocket first. After any refusal but this one it tries seven times, or gives up the turn
-        // (ARCHITECTURE.md, "What clients make of weir's refusals").
-        return Err(Refusal::UpgradeUnavailable);
+        return Ok(RequestTarget::Socket);
     }
     operation::read_target(head.method.as_str(), head.uri.path()).map_err(|error| match error {
         RequestTargetError::UnknownPath => Refusal::UnknownPath,
@@ -283,7 +281,7 @@ pub(crate) fn read_tags(head: &RequestHeader, config: &GatewayConfig) -> Result<
     let values = head.headers.get_all(&TAG_HEADER).iter();
     let texts: Result<Vec<&str>, _> = values.map(|value| value.to_str()).collect();
     let texts = texts.map_err(|_| Refusal::TagsInvalid(TagsFault::Malformed { place: 1 }))?;
-    let mut tags = tag::read(texts).map_err(Refusal::TagsInvalid)?;
+    let mut tags = ids::read(texts).map_err(Refusal::TagsInvalid)?;
     if config.session_tag
         && let Some(session) = session_hint::session_name(&head.headers).and_then(Tag::of_session)
         && tags.len() < TAGS_MAX

@@ -104,7 +104,7 @@ impl BodyText {
 
 /// Appends a piece to a body's `text`. The capacity grows to about twice the bytes that have arrived, but not beyond the declared
 /// `length`.
-fn extend(text: &mut BytesMut, piece: &[u8], length: Option<u64>) {
+pub(crate) fn extend(text: &mut BytesMut, piece: &[u8], length: Option<u64>) {
     let whole = text.len() + piece.len();
     if text.capacity() < whole {
         let end = usize::try_from(length.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);

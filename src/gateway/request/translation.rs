@@ -224,6 +224,21 @@ impl AnswerTranslation {
         }
     }
 
+    /// Returns the value of the header [`TRANSLATION_HEADER`], with the content of the answer so far that the client does not get.
+    pub(crate) fn header(&self) -> String {
+        let request = &self.request;
+        let mut losses = request.losses.clone();
+        for content in self.translator.lost() {
+            losses.dropped(format!("answer.{content}"));
+        }
+        losses.header(request.translation.from, request.translation.to)
+    }
+
+    /// Whether the answer is complete, or the client has got an end of it already.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.end == TranslationEnd::Written || self.translator.is_complete()
+    }
+
     /// Whether the client gets the answer in one piece, so that nothing of it can be sent before its end.
     pub(crate) fn is_whole(&self) -> bool {
         self.translator.is_whole()
@@ -293,15 +308,19 @@ impl AnswerTranslation {
         (!out.is_empty()).then(|| out.into_bytes())
     }
 
-    /// Returns the last bytes of a complete answer whose connection broke afterwards.
-    pub(crate) fn remaining_bytes(&mut self, usage: &Usage) -> Vec<u8> {
+    /// Returns the last bytes of a complete answer whose connection broke afterwards; `None` if it lacks content, although its
+    /// provider has marked the end.
+    pub(crate) fn remaining_bytes(&mut self, usage: &Usage) -> Option<Vec<u8>> {
         let mut out = String::new();
         if self.end != TranslationEnd::Written {
-            self.end = TranslationEnd::Written;
             self.translator.on_end(&mut out);
+            if self.translator.fault().is_some() || !self.translator.is_complete() {
+                return None;
+            }
+            self.end = TranslationEnd::Written;
             self.translator.finish(usage, &mut out);
         }
-        out.into_bytes()
+        Some(out.into_bytes())
     }
 
     /// Returns the labels of both protocols and the verdict of each kind of content that the client does not get.

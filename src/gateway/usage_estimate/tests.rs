@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use super::*;
 use crate::domain::{
     catalogue::CatalogueSettings,
-    keys::key::{KeyId, KeyState},
+    keys::{KeyId, KeyState},
     ledger::{KeyTerms, calibration::InputEstimate, consumption::PriceModifiers},
     money::{
         NanoUsd,

@@ -13,9 +13,9 @@ use crate::domain::{
     ledger::{
         NodeId,
         consumption::CostShare,
+        ids::{TAGS_MAX, Tag},
         lease::LeaseId,
         settlement_after_crash,
-        tag::{TAGS_MAX, Tag},
     },
     money::price::PARTS_MAX,
     wire::usage::{COUNT_MAX, RunKind},

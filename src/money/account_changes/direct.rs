@@ -8,10 +8,7 @@ use parking_lot::Mutex;
 use super::{AccountChangeError, AccountChanges, Submitted};
 use crate::{
     domain::{
-        keys::{
-            key::{KeyId, KeyRecord},
-            secret::KeyDigest,
-        },
+        keys::{KeyId, KeyRecord, secret::KeyDigest},
         ledger::{AccountChange, AccountRecord, NodeId, Record, Step},
     },
     store::ledger::LedgerStore,

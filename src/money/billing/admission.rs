@@ -11,10 +11,10 @@ use smol_str::SmolStr;
 use crate::{
     config::money::MoneyConfig,
     domain::{
-        catalogue::route::PricedRoute,
+        catalogue::models::PricedRoute,
         faults::refusal::Refusal,
-        keys::{key::KeyRecord, secret::KeyDigest},
-        ledger::{Denial, calibration::Estimate, tag::Tag},
+        keys::{KeyRecord, secret::KeyDigest},
+        ledger::{Denial, calibration::Estimate, ids::Tag},
         money::NanoUsd,
         wire::operation::Operation,
     },

@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        catalogue::route::PricedRoute,
+        catalogue::models::PricedRoute,
         faults::End,
         ledger::{
             AccountChange, AdmittedRequest, Checkpoint, ProviderState, QuotaUse, Settlement, TopUp, TopUpReply,

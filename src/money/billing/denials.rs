@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         QuickMap,
-        keys::key::{KeyId, KeyRecord},
+        keys::{KeyId, KeyRecord},
         ledger::{Denial, LimitScope, QuotaReset, QuotaUse, RateKind, RateLimits, period},
         money::NanoUsd,
     },

@@ -17,7 +17,7 @@ use crate::{
     domain::{
         QuickMap,
         faults::refusal::Refusal,
-        keys::key::{KeyId, KeyRecord},
+        keys::{KeyId, KeyRecord},
         ledger::{AdmitCall, AdmitReply, Checkpoint, Denial, LimitScope, NodeId, ProviderState, QuotaUse},
         money::NanoUsd,
     },

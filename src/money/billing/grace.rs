@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        keys::key::{KeyId, KeyRecord},
+        keys::{KeyId, KeyRecord},
         ledger::{AccountChange, AdmitCall, Denial, Grant, Settlement},
         money::NanoUsd,
     },

@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         QuickMap,
-        keys::key::{KeyId, KeyRecord},
+        keys::{KeyId, KeyRecord},
         ledger::{Denial, Grant, LimitScope, QuotaReset, QuotaUse, RateLimits},
         money::NanoUsd,
     },

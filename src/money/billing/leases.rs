@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::domain::{
     QuickMap,
-    keys::key::{KeyId, KeyRecord},
+    keys::{KeyId, KeyRecord},
     ledger::{
         NodeId,
         lease::{

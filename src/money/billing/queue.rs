@@ -19,7 +19,7 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 use crate::{
     config::money::QueueLimits,
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{Denial, LimitScope},
     },
 };

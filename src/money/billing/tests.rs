@@ -18,9 +18,9 @@ use crate::{
         money::{MoneyConfig, QueueLimits},
     },
     domain::{
-        catalogue::route::{PricedEndpoint, PricedRoute},
+        catalogue::models::{PricedEndpoint, PricedRoute},
         faults::{End, refusal::Refusal},
-        keys::{key::KeyRecord, secret::KeyDigest},
+        keys::{KeyRecord, secret::KeyDigest},
         ledger::{
             AccountChange, AccountView, Denial, Record, Settlement, Step,
             calibration::{Estimate, InputEstimate},

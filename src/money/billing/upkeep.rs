@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::{
     domain::{
-        keys::key::KeyRecord,
+        keys::KeyRecord,
         ledger::lease::{LeaseCall, LeaseReply},
         money::NanoUsd,
     },

@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     config::JournalConfig,
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{AccountChange, AccountRecord},
         money::NanoUsd,
     },

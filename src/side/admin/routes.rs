@@ -12,10 +12,10 @@ use axum::{
 };
 use serde_json::{Map, Value};
 
-use super::openapi::Description;
 use crate::side::admin;
+use crate::side::admin::Description;
 use crate::{
-    admin::{Admin, ConnectionExtension, errors::AdminHandler, peer::Author},
+    admin::{Admin, ConnectionExtension, audit::Author, errors::AdminHandler},
     api::{
         AdminQuestion,
         accounts::{

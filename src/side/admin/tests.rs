@@ -22,7 +22,7 @@ use crate::{
     sinks::{OpenLogBackend, store_log::StoreLog},
     store::{
         KeyStore,
-        archive::{Archive, file},
+        archive::{self, Archive},
         embedded::EmbeddedStore,
         ledger::{LedgerStore, contract::memory},
         sessions::WebSessionStore,
@@ -338,7 +338,7 @@ async fn a_backup_comes_whole() {
     }
     let mut bytes = Vec::new();
     admin.client.download(&Backup {}, &mut bytes).await.unwrap();
-    let (header, end) = file::check(&*bytes).unwrap();
+    let (header, end) = archive::check(&*bytes).unwrap();
     assert_eq!((header.engine.as_str(), end.items), ("embedded", 300));
     let error = admin.refused(Method::GET, "/v1/backups", None).await;
     assert!(error.contains("does not exist in the admin API"), "{error}");

@@ -308,8 +308,8 @@ async fn a_client_that_does_not_take_its_answer_gives_way_at_once_to_who_asks() 
     assert!(ask(address).await.ends_with("world"));
 }
 
-fn claims() -> watch::Receiver<unix_socket::SocketClaim> {
-    watch::channel(unix_socket::SocketClaim::FromDeadProcess).1
+fn claims() -> watch::Receiver<connection::SocketClaim> {
+    watch::channel(connection::SocketClaim::FromDeadProcess).1
 }
 
 #[tokio::test]

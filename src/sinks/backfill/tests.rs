@@ -7,10 +7,7 @@ use crate::{
     domain::ledger::{AccountChange, Settlement, Step},
     journal::tests::scratch,
     sinks::{
-        contract::{
-            pages::of_day,
-            samples::{BEGIN_MS, node, row},
-        },
+        contract::{BEGIN_MS, node, pages::of_day, row},
         files::LogFiles,
         store_log::StoreLog,
     },

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             consumption::Row,
+            ids::Tag,
             log_query::{self, LogFilter, LogPosition},
-            tag::Tag,
         },
     },
     edges::clock,
@@ -17,7 +17,7 @@ use crate::{
     sinks::{
         Batch, FedLogBackend, LogBackend,
         asks::{LatestKeyRows, LogPageQuery, NewestRowsQuery},
-        contract::samples::{BEGIN_MS, node, row},
+        contract::{BEGIN_MS, node, row},
     },
 };
 

@@ -6,7 +6,7 @@ use crate::{
         ledger::{AccountChange, NodeId, Settlement, Step, consumption::Row},
         money::NanoUsd,
     },
-    sinks::{contract::samples::node, store_log::StoreLog},
+    sinks::{contract::node, store_log::StoreLog},
     store::ledger::contract::{key_id, memory, row},
 };
 

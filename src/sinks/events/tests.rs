@@ -19,7 +19,7 @@ use tokio::{
 use super::*;
 use crate::{
     journal::NumberedRow,
-    sinks::contract::{self, Place, batch, samples::node},
+    sinks::contract::{self, Place, batch, node},
 };
 
 const SECRET: &str = "whsec-events";

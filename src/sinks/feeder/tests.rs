@@ -13,7 +13,7 @@ use crate::{
     },
     sinks::{
         batcher::{BatchLimits, Linger},
-        contract::samples::{BEGIN_MS, row},
+        contract::{BEGIN_MS, row},
         memory::{Fault, Memory},
         tail::LogTails,
     },

@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             consumption::{PriceModifiers, Row, UsageSource},
             log_query::{LogFilter, LogPosition},

@@ -12,7 +12,7 @@ use parquet::errors::{ParquetError, Result};
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             NodeId,
             consumption::Row,

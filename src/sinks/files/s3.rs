@@ -1,7 +1,6 @@
 //! A client for buckets of S3-compatible servers: signs requests, reads and writes objects.
 
 mod object;
-mod requests;
 
 use std::{
     fmt,
@@ -26,9 +25,9 @@ use crate::{
     edges::web_client::{Upload, WebClient, WebError},
 };
 
+pub(super) use crate::sinks::files::s3::object::BucketClient;
+pub(crate) use crate::sinks::files::s3::object::BucketError;
 pub(super) use crate::sinks::files::s3::object::{BucketObject, ObjectReader, object_error};
-pub(super) use crate::sinks::files::s3::requests::BucketClient;
-pub(crate) use crate::sinks::files::s3::requests::BucketError;
 
 /// The settings of `[log.files.bucket]`. Secrets and files that they name have been read.
 #[derive(Clone, Debug)]

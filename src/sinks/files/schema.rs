@@ -18,8 +18,8 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
-        ledger::{consumption::UsageSource, tag::Tag},
+        keys::KeyId,
+        ledger::{consumption::UsageSource, ids::Tag},
         money::NanoUsd,
     },
     journal::NumberedRow,

@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 use tokio::runtime::Handle;
 
 use crate::{
-    domain::ledger::retention::RetentionProgress,
+    domain::ledger::daily_sums::RetentionProgress,
     sinks::files::{
         s3::{BucketClient, BucketError, BucketObject, BucketRequestError, BucketSettings, object_error},
         staging::{self, FileName, file_names, make_folder, new_partial_file_in},

@@ -26,8 +26,8 @@ use smol_str::SmolStr;
 use crate::{
     domain::ledger::{
         NodeId,
+        ids::Tag,
         log_query::{LogFilter, LogPosition},
-        tag::Tag,
     },
     journal::NumberedRow,
     sinks::files::{

@@ -10,10 +10,7 @@ use crate::{
     domain::ledger::{consumption::Row, log_query::LogFilter},
     edges::web_client::{WebClient, WebLimits},
     journal::{NumberedRow, tests::scratch},
-    sinks::contract::{
-        self, batch,
-        samples::{BEGIN_MS, node, row, rows},
-    },
+    sinks::contract::{self, BEGIN_MS, batch, node, row, rows},
 };
 
 mod bucket;

@@ -14,10 +14,7 @@ use crate::{
         Batch, FedLog, Sink,
         asks::LogPageQuery,
         backfill,
-        contract::{
-            pages::of_day,
-            samples::{BEGIN_MS, row},
-        },
+        contract::{BEGIN_MS, pages::of_day, row},
         files::LogFiles,
         store_log::StoreLog,
     },

@@ -13,11 +13,11 @@ use tokio_postgres::{
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             NodeId,
             consumption::{CostShare, PriceModifiers, Row, UsageSource},
-            tag::Tag,
+            ids::Tag,
         },
         money::NanoUsd,
         wire::usage::Usage,

@@ -9,11 +9,11 @@ use tokio_postgres::types::ToSql;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             NodeId,
+            ids::Tag,
             log_query::{LogFilter, LogPosition},
-            tag::Tag,
         },
     },
     journal::NumberedRow,

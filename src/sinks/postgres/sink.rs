@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, watch};
 use tokio_postgres::{Client, Transaction, binary_copy::BinaryCopyInWriter};
 
 use crate::{
-    domain::{keys::key::KeyId, ledger::NodeId},
+    domain::{keys::KeyId, ledger::NodeId},
     journal::NumberedRow,
     sinks::{
         Batch, LogBackend, Sink, SinkError,
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
     use crate::{
         domain::ledger::consumption::Row,
-        sinks::contract::samples::{BEGIN_MS, row},
+        sinks::contract::{BEGIN_MS, row},
     };
 
     fn at(times: &[i64]) -> Vec<Arc<NumberedRow>> {

@@ -13,10 +13,7 @@ use crate::{
     sinks::{
         Batch, LogBackend, Sink, SinkError,
         asks::LogPageQuery,
-        contract::{
-            self, Place, batch,
-            samples::{BEGIN_MS, node, row},
-        },
+        contract::{self, BEGIN_MS, Place, batch, node, row},
     },
 };
 

@@ -8,7 +8,7 @@ use crate::{
     journal::NumberedRow,
     sinks::{
         batcher::{BatchLimits, Linger},
-        contract::samples::{BEGIN_MS, node, row},
+        contract::{BEGIN_MS, node, row},
         tail::LogTail,
     },
     store::ledger::{

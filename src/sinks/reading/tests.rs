@@ -7,11 +7,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    domain::ledger::{consumption::Row, log_query, tag::Tag},
+    domain::ledger::{consumption::Row, ids::Tag, log_query},
     edges::clock,
     sinks::{
         batcher::{BatchLimits, Linger},
-        contract::samples::{BEGIN_MS, node, row},
+        contract::{BEGIN_MS, node, row},
         store_log::{StoreLog, tests::shelf::StoreShelf},
         tail::LogTail,
     },

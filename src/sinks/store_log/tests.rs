@@ -10,10 +10,7 @@ use crate::{
         log_query::{self, LogFilter},
     },
     edges::clock,
-    sinks::contract::{
-        pages,
-        samples::{BEGIN_MS, node, row},
-    },
+    sinks::contract::{BEGIN_MS, node, pages, row},
     store::ledger::contract::memory,
 };
 

@@ -7,7 +7,7 @@ use crate::{
     domain::ledger::consumption::Row,
     sinks::{
         batcher::Linger,
-        contract::samples::{BEGIN_MS, node, row},
+        contract::{BEGIN_MS, node, row},
     },
 };
 

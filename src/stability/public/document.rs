@@ -22,7 +22,8 @@ use crate::{
     stability::{
         Snapshot,
         public::{
-            self, AcceptedCoding, CodingWeights, PublicResponse, open_headers, page, record, refusal::PublicRefusal,
+            self, AcceptedCoding, CodingWeights, PublicResponse, open_headers, page,
+            record::{self, PublicRefusal},
         },
     },
 };

@@ -5,8 +5,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::domain::keys::change::{ChangePrecondition, KeyChange};
-use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
+use crate::domain::keys::{KeyId, KeyRecord};
 use crate::store::{ChangeError, Changes, KeyHealer, KeyLookup, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
 
 /// A key store in memory, without an engine.

@@ -9,8 +9,8 @@ use proptest::test_runner::TestRunner;
 
 use super::model::ModelStore;
 use super::{digest, id, record, to};
+use crate::domain::keys::Rotation;
 use crate::domain::keys::change::{ChangeAuthor, ChangePrecondition, KeyChange, KeyUpdate};
-use crate::domain::keys::key::Rotation;
 use crate::domain::ledger::{KeyTermsChange, QuotaReset, RateLimitsChange};
 use crate::domain::version::Version;
 use crate::store::embedded::EmbeddedStore;

@@ -1,8 +1,8 @@
 //! Tests of rotations, with which a key gets a new secret.
 
 use super::{Changing, digest, found, id, record, version};
-use crate::domain::keys::key::Rotation;
-use crate::domain::keys::key::{KeyInvalid, KeyRecord, KeyState};
+use crate::domain::keys::Rotation;
+use crate::domain::keys::{KeyInvalid, KeyRecord, KeyState};
 use crate::store::{KeyStore, StoreError};
 
 /// Returns the rotation to the secret with this number.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::store::embedded::file::unavailable;
 use crate::{
-    domain::keys::key::KeyId,
+    domain::keys::KeyId,
     store::{
         KeyView, StoreError,
         archive::{Archive, ArchiveItem},

@@ -17,10 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::{
-        keys::{
-            key::{KeyId, KeyRecord},
-            secret::KeyDigest,
-        },
+        keys::{KeyId, KeyRecord, secret::KeyDigest},
         wire::provider_state::StateKey,
     },
     store::{KeyView, StoreError, StoreOpenError, embedded::key_index::KeyMutation},

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 
 use crate::domain::keys::change::{ChangePrecondition, KeyChange};
-use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
+use crate::domain::keys::{KeyId, KeyRecord};
 use crate::store::ledger::Feed;
 use crate::store::{ChangeError, Changes, KeyLookup, KeyView, LIST_KEYS_MAX, StoreError};
 

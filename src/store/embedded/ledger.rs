@@ -31,7 +31,7 @@ use tokio::{
 use crate::{
     domain::{
         faults::stability::{Hour, ModelCounters, NodeHourCounters},
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             Account, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId, SpendByKey,
             Step, TopUp, TopUpReply,

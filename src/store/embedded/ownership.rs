@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     domain::{
         faults::stability::{Hour, NodeHourCounters},
-        keys::{key::KeyId, secret::KeyDigest},
+        keys::{KeyId, secret::KeyDigest},
         ledger::{AdmitCall, NodeId, OperationId, Step, TopUp},
         wire::{provider_state::StateKey, session_hint::ServedBy},
     },

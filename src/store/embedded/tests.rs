@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::EmbeddedStore;
 use super::file::StoreFile;
-use crate::domain::keys::key::KeyState;
+use crate::domain::keys::KeyState;
 use crate::domain::wire::provider_state::StateKey;
 use crate::store::contract::{Changing, Fixture, digest, id, record, suite, to, until};
 use crate::store::{KeyStore, KeyView, LIST_KEYS_MAX, StoreOpenError, sessions};

@@ -16,8 +16,8 @@ use lru::LruCache;
 
 use crate::{
     domain::{
-        keys::{key::KeyRecord, secret::KeyDigest},
-        sign_in::tokens::AccessGrant,
+        keys::{KeyRecord, secret::KeyDigest},
+        sign_in::device_request::AccessGrant,
     },
     edges::limiter::{ClientAddress, Limiter, RateAllowance},
     store::key_cache::{KeyCache, KeyLookupError},

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::domain::keys::KeyState;
 use crate::domain::keys::change::{ChangePrecondition, KeyChange};
-use crate::domain::keys::key::KeyState;
 use crate::edges::clock;
 use crate::edges::limiter::RateAllowance;
 use crate::store::contract::model::ModelStore;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::{LOG_ROWS_MAX, LedgerStore, LogLists};
 use crate::domain::{
-    keys::key::{KeyId, KeyRecord, KeyState},
+    keys::{KeyId, KeyRecord, KeyState},
     ledger::{
         AccountRecord, AccountTerms, AdmitCall, AdmitReply, KeyTerms, NodeId,
         consumption::{CostShare, PriceModifiers, Row, UsageSource},
@@ -24,10 +24,10 @@ mod lists;
 pub(crate) mod memory;
 mod midnight;
 mod model;
-mod notices;
+
 mod operations;
 mod program;
-mod records;
+
 mod sums;
 
 pub(crate) use crate::store::ledger::contract::cases::*;
@@ -37,21 +37,21 @@ pub(crate) use crate::store::ledger::contract::leases::{
     leases_stay_far_from_limits_and_come_back_near_one, what_a_lease_has_of_a_rate_is_not_filled_up,
 };
 pub(crate) use crate::store::ledger::contract::lists::{
+    a_record_is_replaced_by_one_that_was_made_from_it, of_two_records_from_one_only_one_holds,
+    what_a_store_forgot_of_an_account_is_told_again,
+};
+pub(crate) use crate::store::ledger::contract::lists::{
     rows_are_paged_by_account_and_day, rows_that_were_lost_are_put_back,
     the_rows_of_a_day_are_removed_as_they_were_seen,
 };
 pub(crate) use crate::store::ledger::contract::midnight::a_request_counts_in_the_periods_of_its_admission;
-pub(crate) use crate::store::ledger::contract::notices::{
-    notices_that_find_no_room_are_counted, what_is_reached_is_noted_once_and_waits_until_it_is_told,
-};
 pub(crate) use crate::store::ledger::contract::operations::{
     an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered,
 };
-pub(crate) use crate::store::ledger::contract::program::an_engine_answers_as_the_model_does;
-pub(crate) use crate::store::ledger::contract::records::{
-    a_record_is_replaced_by_one_that_was_made_from_it, of_two_records_from_one_only_one_holds,
-    what_a_store_forgot_of_an_account_is_told_again,
+pub(crate) use crate::store::ledger::contract::operations::{
+    notices_that_find_no_room_are_counted, what_is_reached_is_noted_once_and_waits_until_it_is_told,
 };
+pub(crate) use crate::store::ledger::contract::program::an_engine_answers_as_the_model_does;
 pub(crate) use crate::store::ledger::contract::sums::{
     how_far_the_sums_come_is_known_of_each_node, so_many_tags_a_day_are_summed_one_by_one,
     sums_of_more_keys_than_a_script_unpacks_are_put, sums_of_the_requests_that_were_seen_are_replaced,

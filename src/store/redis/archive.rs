@@ -4,9 +4,10 @@
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::{ADMIN_BUDGET, AdoptPolicy, InitOutcome, RedisStore, link::CallPolicy, reply};
+use super::{ADMIN_BUDGET, AdoptPolicy, InitOutcome, RedisStore, link::CallPolicy};
+use crate::store::redis::scripts;
 use crate::{
-    domain::keys::key::KeyId,
+    domain::keys::KeyId,
     store::{
         KeyStore, LIST_KEYS_MAX, StoreError,
         archive::{Archive, ArchiveItem},
@@ -102,7 +103,7 @@ impl Archive for RedisStore {
                         let used = last_used.map(|at| at.to_string()).unwrap_or_default();
                         call.arg(digest.to_hex())
                             .arg(record.id.as_str())
-                            .arg(reply::record_text(record)?)
+                            .arg(scripts::record_text(record)?)
                             .arg(record.created_at)
                             .arg(used);
                     }

@@ -48,7 +48,7 @@ use tokio::sync::watch;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, Denial, KeySpend, NodeId, OperationId,
             SpendByKey, Step, TopUp, TopUpReply,

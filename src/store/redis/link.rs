@@ -8,7 +8,6 @@
 //! The redis crate's own clients for sentinels and clusters are not used: they can split accounts between masters, hang, and keep
 //! using a silent master (docs/redis.md, "Why weir has a link of its own").
 
-mod breaker;
 mod cluster;
 mod connection;
 mod dial;
@@ -41,11 +40,11 @@ use crate::{
         redis::{
             dialer::RedisDialer,
             link::{
-                breaker::{CallTimeout, TimeoutCheck},
                 cluster::Cluster,
                 connection::Wire,
                 master::{LaneState, MasterLane, unavailable},
                 sentinel::{MasterFinder, Sentinels},
+                supervisor::{CallTimeout, TimeoutCheck},
             },
             rights,
             scripts::ScriptCall,

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use crate::{
     domain::keys::{
-        key::{KeyId, KeyRecord},
+        KeyId, KeyRecord,
         secret::{KeyDigest, random_base62},
     },
     store::{

@@ -9,8 +9,7 @@ use crate::{
         redis::{
             ADMIN_BUDGET, RedisStore,
             link::CallPolicy,
-            reply::ScriptReply,
-            scripts::{RedisScript, ScriptCall},
+            scripts::{RedisScript, ScriptCall, ScriptReply},
         },
         sessions::{DocumentChange, ListedWebSession, SessionDigest, SessionLifetime, SignInStore, WebSessionStore},
     },

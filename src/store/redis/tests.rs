@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::test_server::{Joined, TestServer};
 use super::{AdoptPolicy, InitOutcome};
-use crate::domain::keys::key::Rotation;
+use crate::domain::keys::Rotation;
 use crate::domain::keys::secret::{KeyPrefix, ServiceKey};
 use crate::edges::clock;
 use crate::store::archive::Archive;

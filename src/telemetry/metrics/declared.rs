@@ -30,6 +30,9 @@ const ADMISSION_BUCKETS: [f64; 12] = [
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 ];
 
+/// The upper bounds of the buckets for the numbers of requests on one WebSocket.
+const TURN_BUCKETS: [f64; 8] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0];
+
 metrics! {
     /// Requests and their answers.
     pub(crate) struct RequestMetrics {
@@ -86,6 +89,28 @@ metrics! {
         closed: CounterFamily<2> = "weir_connections_closed_total" ["listener", "reason"];
         /// The last second in which a listener's certificate and its entire chain are valid, as a Unix time.
         certificate_end: GaugeFamily<3> = "weir_tls_certificate_end_timestamp_seconds" ["listener", "name", "key"];
+    }
+}
+
+metrics! {
+    /// Responses over WebSocket.
+    pub(crate) struct SocketMetrics {
+        /// Open WebSockets.
+        open: Gauge = "weir_sockets_open";
+        /// WebSockets that have ended, by what ended them.
+        ended: CounterFamily<1> = "weir_sockets_total" ["end"];
+        /// Requests on WebSockets that have begun. They also count in weir_requests_total.
+        turns: Counter = "weir_socket_turns_total";
+        /// Frames on WebSockets that were refused without a request, by the code of the error.
+        turns_refused: CounterFamily<1> = "weir_socket_turns_refused_total" ["why"];
+        /// The numbers of requests on WebSockets that have ended.
+        turns_of_socket: Histogram = "weir_socket_turns" in TURN_BUCKETS;
+        /// Bytes of memory that the conversations of WebSockets occupy.
+        state_bytes: Gauge = "weir_socket_state_bytes";
+        /// Conversations of WebSockets that were dropped because their memory was used up.
+        state_evicted: Counter = "weir_socket_state_evicted_total";
+        /// Requests that continue a conversation of their WebSocket, by whether it was still in memory.
+        continuations: CounterFamily<1> = "weir_socket_continuations_total" ["state"];
     }
 }
 

@@ -220,6 +220,7 @@ fn each_metric_is_in_the_operators_document() {
         RequestMetrics::NAMES,
         GenAiMetrics::NAMES,
         ConnectionMetrics::NAMES,
+        SocketMetrics::NAMES,
         ProviderMetrics::NAMES,
         MoneyMetrics::NAMES,
         JournalMetrics::NAMES,

@@ -9,13 +9,13 @@ use crate::{
         ledger::{
             AccountChange, AccountView, KeySpend, Settlement, Step,
             daily_sums::{DailySum, SumSelector, SumSubject},
-            tag::Tag,
+            ids::Tag,
         },
         money::NanoUsd,
     },
     store::{
         KeyHealer,
-        archive::file::BackupEncoder,
+        archive::BackupEncoder,
         contract::{Changing, digest, id, record, to},
         ledger::{
             LedgerStore,

@@ -1,8 +1,12 @@
 //! What fuzzing begins with: the tests' own data, and what coverage-guided runs have found worth keeping.
 
+mod translation;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
 use weir::parts::frame::{HEAD, HEADER, seal};
+use weir::parts::websocket::{ControlOpcode, mask_in_place, write_close, write_control, write_text_header};
 use weir::parts::{reread, shipped};
 
 use super::INPUT_BYTES_MAX;
@@ -25,10 +29,17 @@ pub(super) fn of(entry: &str) -> Vec<Vec<u8>> {
             .collect(),
         "proxy_header" => proxy_headers(),
         "content_coding" => coded(),
+        "websocket" => connections(),
         "journal_frames" => segments(),
         "journal_records" => records(),
         "provider_file" => shipped().into_iter().map(|file| file.text.into_bytes()).collect(),
         "price_list" => prices(),
+        "translated_request" => [requests(), translation::requests()].concat(),
+        "messages_answer" => translation::answers("messages"),
+        "responses_answer" => translation::answers("responses"),
+        "gemini_answer" => translation::answers("gemini"),
+        "chat_answer" => translation::answers("chat"),
+        "reasoning_carrier" => translation::states(),
         other => panic!("no seeds for {other}"),
     };
     seeds.extend(kept(entry));
@@ -117,6 +128,42 @@ fn coded() -> Vec<Vec<u8>> {
         }
     }
     all
+}
+
+/// Frames as a client and as a server send them. The first byte tells who receives them.
+fn connections() -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    // Of a payload whose mask is zero, mutations change the text as they mean to.
+    for (receiver, mask) in [(0_u8, Some([0; 4])), (0, Some([0x37, 0xFA, 0x21, 0x3D])), (1, None)] {
+        let mut every = BytesMut::from(&[receiver][..]);
+        for text in ["", "hello", "\u{E9}\u{20AC}\u{1D11E}", &"x".repeat(200)] {
+            let mut message = BytesMut::from(&[receiver][..]);
+            put_frame(&mut message, 0x81, text.as_bytes(), mask);
+            every.extend_from_slice(&message[1..]);
+            all.push(message.to_vec());
+            // In three fragments, with a ping in between. One of the texts is cut within a character.
+            let (first, last) = text.as_bytes().split_at(text.len() / 2);
+            put_frame(&mut every, 0x01, first, mask);
+            write_control(&mut every, ControlOpcode::Ping, b"ping", mask);
+            put_frame(&mut every, 0x00, b"", mask);
+            put_frame(&mut every, 0x80, last, mask);
+        }
+        put_frame(&mut every, 0x82, b"\xFF\0\xC0", mask);
+        write_control(&mut every, ControlOpcode::Pong, b"", mask);
+        write_close(&mut every, 1000, "\u{E9}nd", mask);
+        all.push(every.to_vec());
+    }
+    all
+}
+
+/// Writes a frame of a message. `first` is its first byte.
+fn put_frame(out: &mut BytesMut, first: u8, payload: &[u8], mask: Option<[u8; 4]>) {
+    let begin = out.len();
+    write_text_header(out, payload.len() as u64, mask);
+    out[begin] = first;
+    let begin = out.len();
+    out.extend_from_slice(payload);
+    mask_in_place(&mut out[begin..], mask.unwrap_or_default(), 0);
 }
 
 /// Segments as the journal writes them, with payloads that are any JSON.

@@ -223,6 +223,16 @@ impl Client {
         Piece::Data(bytes[line_end + 2..line_end + 2 + size].to_vec())
     }
 
+    /// Reads exactly `count` bytes; `None` when the connection ends first.
+    pub(crate) fn take(&mut self, count: usize) -> Option<Vec<u8>> {
+        while self.buffer.len() < count {
+            if !self.fill() {
+                return None;
+            }
+        }
+        Some(self.buffer.drain(..count).collect())
+    }
+
     /// True when the peer closes within `limit` without sending anything more.
     pub(crate) fn closed_within(&mut self, limit: Duration) -> bool {
         self.socket.set_read_timeout(Some(limit)).unwrap();

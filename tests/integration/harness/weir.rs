@@ -18,7 +18,7 @@ use super::request::{Request, Upload};
 use super::wait::{wait_for, wait_until};
 
 /// The providers the shipped rules know; the tests switch off those they do not point anywhere.
-const PROVIDERS: [&str; 9] = [
+const PROVIDERS: [&str; 16] = [
     "anthropic",
     "openai",
     "gemini",
@@ -28,6 +28,13 @@ const PROVIDERS: [&str; 9] = [
     "moonshot",
     "zai",
     "qwen",
+    "openrouter",
+    "groq",
+    "cerebras",
+    "mistral",
+    "xai",
+    "together",
+    "fireworks",
 ];
 /// The provider key of every test: it must be seen by the provider and by nobody else.
 pub(crate) const PROVIDER_KEY: &str = "provider-canary-7Qx2VhL0sTz9";

@@ -5,7 +5,9 @@ use serde_json::{Value as Json, json};
 use super::chat_answers::ChatTurn;
 use super::chat_provider::chat_provider;
 use super::conversation::{reported, stop, text, thought};
-use super::stage::{CHARGE, MODEL, PROVIDER, REPORTED, Stage, TRANSLATION, Upstream, billed, protocol, question};
+use super::stage::{
+    CHARGE, MODEL, PROVIDER, REPORTED, Stage, TRANSLATION, UPSTREAM_MODEL, Upstream, billed, protocol, question,
+};
 use super::streams::{events, folded, folded_chunks, types};
 use crate::harness::RecordingProvider;
 use crate::harness::books::cost;
@@ -202,4 +204,38 @@ fn what_is_not_carried_over_stands_in_the_header_the_access_log_and_the_metrics(
     let sent: Json = serde_json::from_slice(&provider.last().body).unwrap();
     assert_eq!(sent["reasoning_effort"], "low", "{sent}");
     assert_eq!(sent["messages"][0], json!({"role": "system", "content": "Be brief."}));
+}
+
+#[test]
+fn what_a_client_does_not_get_of_an_answer_stands_in_the_header_and_the_access_log() {
+    let provider = chat_provider(|_, answer| {
+        let function = json!({"name": "read", "arguments": "{\"path\": \"src/"});
+        let call = json!({"id": "call_1", "type": "function", "function": function});
+        let message = json!({"role": "assistant", "content": "I read it.", "tool_calls": [call]});
+        let body = json!({
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": UPSTREAM_MODEL,
+            "choices": [{"index": 0, "message": message, "finish_reason": "length"}],
+            "usage": {"prompt_tokens": 50, "completion_tokens": 30, "total_tokens": 80},
+        });
+        answer.json(&body.to_string());
+    });
+    let stage = Stage::start(Upstream::Chat, &provider.base_url(), "strict");
+    for (wire, end) in [(Wire::Messages, "max_tokens"), (Wire::Gemini, "MAX_TOKENS")] {
+        let answer = stage.ask(wire, false, &question(wire, "hi"));
+        let whole = answer.json();
+        assert_eq!(
+            (answer.status, text(wire, &whole).as_str()),
+            (200, "I read it."),
+            "{whole}"
+        );
+        assert_eq!(stop(wire, &whole), end, "{whole}");
+        assert!(!answer.text().contains("src/"), "a client could run the call: {whole}");
+        let header = format!(r#"from={}, to=chat, dropped=("answer.call")"#, protocol(wire));
+        assert_eq!(answer.header(TRANSLATION), Some(header.as_str()));
+        let line = stage.line(&answer);
+        assert_eq!(line["losses"], json!(["dropped answer.call"]), "{line}");
+    }
 }

@@ -83,7 +83,12 @@ fn an_error_answer_of_the_provider_reaches_the_client_in_its_own_shape_and_costs
             for is_stream in [true, false] {
                 let answer = stage.ask(wire, is_stream, &question(wire, &status.to_string()));
                 assert_refusal(wire, &answer, status, kind);
-                assert_eq!(answer.json()["error"]["message"], "No, says the provider.");
+                let message = match (wire, status) {
+                    // The words on which Claude Code acts.
+                    (Wire::Messages, 400) => "prompt is too long: No, says the provider.",
+                    _ => "No, says the provider.",
+                };
+                assert_eq!(answer.json()["error"]["message"], message);
                 assert_eq!(answer.header("retry-after"), Some("30"));
                 let line = stage.line(&answer);
                 assert_eq!(line["outcome"], "provider_error", "{line}");

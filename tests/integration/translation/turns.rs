@@ -45,7 +45,8 @@ const LAST: ChatTurn = ChatTurn {
     calls: &[],
 };
 
-fn agentic_provider() -> RecordingProvider {
+/// Calls a tool, then two at once, and then answers.
+pub(super) fn agentic_provider() -> RecordingProvider {
     chat_provider(|body, answer| {
         let messages = body["messages"].as_array().unwrap();
         let turn = match messages.iter().filter(|message| message["role"] == "assistant").count() {

@@ -1,7 +1,7 @@
 //! Tests of what is told of differences.
 
 use super::*;
-use crate::domain::ledger::tag::Tag;
+use crate::domain::ledger::ids::Tag;
 
 #[test]
 fn of_sums_that_differ_the_differing_numbers_are_told() {

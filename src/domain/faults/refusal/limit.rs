@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    ledger::{LimitScope, QuotaReset, QuotaUse, RateKind, spend_limit},
+    ledger::{LimitScope, QuotaReset, QuotaUse, RateKind, period},
     wire::protocol::Protocol,
 };
 
@@ -246,12 +246,12 @@ impl LimitRefusal {
                 reset,
                 resets_in,
             } => {
-                let mut headers = spend_limit::spent_quota_headers(standing, *reset);
+                let mut headers = period::spent_quota_headers(standing, *reset);
                 headers.extend(resets_in.map(|seconds| ("retry-after", seconds.to_string())));
                 headers
             }
-            Self::Balance => spend_limit::spent_balance_headers(),
-            Self::Suspended | Self::NoAccount => spend_limit::disabled_account_headers(),
+            Self::Balance => period::spent_balance_headers(),
+            Self::Suspended | Self::NoAccount => period::disabled_account_headers(),
             Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. } => Vec::new(),
         }
     }

@@ -65,6 +65,8 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     if *refusal == Refusal::UpgradeUnavailable {
         // RFC 9110 section 15.5.22 requires this header with the protocol to use instead.
         headers.push(("upgrade", "HTTP/1.1".to_owned()));
+        // RFC 6455 section 4.2.2: the version of WebSocket that a client may try instead of its own.
+        headers.push(("sec-websocket-version", "13".to_owned()));
     }
     if matches!(
         refusal,
@@ -141,7 +143,12 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
         Refusal::Limited(limit) => limit.responses_code(),
         _ => refusal.reason(),
     };
+    let member;
     let place = match refusal {
+        Refusal::Untranslatable { path, .. } if !path.is_empty() => {
+            member = shortened(path);
+            Some(member.as_str())
+        }
         Refusal::ModelNotAllowed { .. } | Refusal::ModelUnknown { .. } | Refusal::ModelNotServed { .. } => {
             Some("model")
         }
@@ -265,7 +272,7 @@ fn message(refusal: &Refusal) -> String {
 /// Returns the message of a refusal that concerns the transfer of the request rather than its content.
 fn transfer_message(refusal: &Refusal) -> &'static str {
     match refusal {
-        Refusal::UpgradeUnavailable => "WebSockets are not supported. Send POST /v1/responses over HTTP.",
+        Refusal::UpgradeUnavailable => "No WebSocket can be opened here now. Send POST /v1/responses over HTTP.",
         Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.",
         Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.",
         Refusal::ExpectationUnknown => {

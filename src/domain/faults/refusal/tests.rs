@@ -194,6 +194,20 @@ fn an_unknown_model_is_named_with_what_to_do_next() {
 }
 
 #[test]
+fn a_member_that_cannot_be_translated_is_the_param_of_the_error() {
+    let param = |path: &str| {
+        let refusal = Refusal::Untranslatable {
+            path: path.to_owned(),
+            reason: "leave it out".to_owned(),
+        };
+        body(&refusal, Protocol::Responses)["error"]["param"].clone()
+    };
+    assert_eq!(param("input[2].file_id"), "input[2].file_id");
+    assert_eq!(param(""), Value::Null);
+    assert_eq!(param(&"a".repeat(1000)).as_str().map(str::len), Some(128));
+}
+
+#[test]
 fn headers_tell_clients_when_to_come_back() {
     for refusal in all() {
         for protocol in PROTOCOLS {

@@ -4,7 +4,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::keys::key::KeyState;
+use crate::domain::keys::KeyState;
 use crate::domain::keys::terms::{KeyTerms, QuotaReset, RateLimits, RateLimitsChange};
 use crate::domain::money::NanoUsd;
 

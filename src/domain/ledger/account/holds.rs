@@ -23,7 +23,7 @@ use smol_str::SmolStr;
 
 use crate::domain::{
     QuickMap,
-    keys::key::KeyId,
+    keys::KeyId,
     ledger::{
         ids::{LEASE_MS, NodeId},
         lease::RateUse,

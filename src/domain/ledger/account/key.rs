@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    keys::{
-        key::{KeyRecord, KeyState},
-        terms::KeyTerms,
-    },
+    keys::{KeyRecord, KeyState, terms::KeyTerms},
     ledger::{
         account::{bucket::RateBuckets, charge, sum},
         admission::Denial,

@@ -29,7 +29,7 @@
 
 use crate::domain::{
     QuickMap,
-    keys::{key::KeyId, terms::KeyTerms},
+    keys::{KeyId, terms::KeyTerms},
     ledger::{
         account::{Account, bounded, holds::Hold, key::KeyMirror},
         admission::TopUpReply,

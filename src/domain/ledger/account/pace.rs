@@ -26,7 +26,7 @@ use super::{
     key::{AccountKey, KeyMirror},
 };
 use crate::domain::{
-    keys::{key::KeyId, terms::RateLimits},
+    keys::{KeyId, terms::RateLimits},
     ledger::{
         admission::{AdmitCall, Denial, LimitScope},
         lease::{ALL_PART_OF_LEFT, LeaseAllowance, LeaseCall, LeaseChange, PART_OF_LEFT, PART_OF_WANTED, RateUse},

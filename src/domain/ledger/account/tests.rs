@@ -10,7 +10,7 @@ mod rates;
 mod records;
 
 use super::*;
-use crate::domain::keys::key::{KeyRecord, KeyState};
+use crate::domain::keys::{KeyRecord, KeyState};
 use crate::domain::ledger::{LEASE_MS, QuotaReset, RateLimits};
 
 /// Saturday 2026-11-21, 12:00 UTC.

@@ -1,7 +1,7 @@
 //! Tests of the daily sums.
 
 use super::*;
-use crate::domain::ledger::consumption::{PriceModifiers, row_json::tests::row};
+use crate::domain::ledger::consumption::{PriceModifiers, row_json_tests::row};
 
 /// Saturday 2026-11-21, 12:00 UTC.
 const START_MS: i64 = 1_795_262_400_000;

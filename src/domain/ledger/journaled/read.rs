@@ -3,15 +3,14 @@
 use smol_str::SmolStr;
 
 use crate::domain::{
-    keys::key::KeyId,
+    keys::KeyId,
     ledger::{
         consumption::{CostShare, PriceModifiers, Row},
         daily_sums::Sums,
-        ids::NodeId,
+        ids::{NodeId, Tag},
         journaled::{AdmittedRequest, Checkpoint, Record, RecordReader, VERSION, has, kind},
         lease::LeaseId,
         step::{AccountChange, Settlement, Step},
-        tag::Tag,
     },
     money::NanoUsd,
     wire::usage::{RunKind, Usage, UsageSource},

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::ledger::{
-    consumption::row_json::tests::{count, modifiers, parts, row, source, text, usage},
+    consumption::row_json_tests::{count, modifiers, parts, row, source, text, usage},
     daily_sums::Sums,
     ids::NodeId,
     step::{AccountChange, Settlement},

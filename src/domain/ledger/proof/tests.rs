@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::ledger::{consumption::row_json::tests::row, daily_sums::TAGS_A_DAY_MAX};
+use crate::domain::ledger::{consumption::row_json_tests::row, daily_sums::TAGS_A_DAY_MAX};
 
 const DAY_MS: i64 = 24 * 3_600_000;
 /// The distance of two numbers.
@@ -32,7 +32,7 @@ struct Lane {
 
 impl Lane {
     /// The places of the rows on their way.
-    fn on_their_way(&self) -> std::ops::Range<usize> {
+    fn on_their_way(&self) -> Range<usize> {
         self.acknowledged..self.read.max(self.acknowledged)
     }
 }

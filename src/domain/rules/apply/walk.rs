@@ -205,6 +205,7 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         siblings: &mut Siblings,
     ) -> Result<(), EditError> {
         self.cut(siblings.begin(first.start));
+        let splices_before = self.splices.len();
         let element = ValueView::new(first, &self.reader);
         let place = self.value(first, deeper)?;
         let mut is_removed = false;
@@ -216,6 +217,10 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
                 BodyOp::Remove => is_removed = true,
                 _ => self.edit_value(edit, place.clone())?,
             }
+        }
+        if is_removed {
+            // What other edits have changed inside of the element is removed with it.
+            self.splices.truncate(splices_before);
         }
         let cut = siblings.end(place, is_removed);
         self.cut(cut);

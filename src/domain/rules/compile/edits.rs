@@ -159,6 +159,7 @@ fn condition(raw: &RawCondition) -> Result<Condition, String> {
     let for_field = [
         ("equals", raw.equals.is_some()),
         ("in", raw.one_of.is_some()),
+        ("starts_with", raw.starts_with.is_some()),
         ("present", raw.present.is_some()),
     ];
     if let Some(translated) = raw.translated {
@@ -228,13 +229,19 @@ fn header_condition(name: &str, raw: &RawCondition) -> Result<Condition, String>
 fn field_condition(base: FieldBase, path: &str, raw: &RawCondition) -> Result<Condition, String> {
     let path =
         path_members(path).ok_or("key `when`: a field is one or more member names joined by dots, without `[]`")?;
-    let test = match (&raw.equals, &raw.one_of, raw.present) {
-        (Some(value), None, None) => ValueTest::In(vec![scalar(value)?]),
-        (None, Some(values), None) if !values.is_empty() => {
+    let test = match (&raw.equals, &raw.one_of, &raw.starts_with, raw.present) {
+        (Some(value), None, None, None) => ValueTest::In(vec![scalar(value)?]),
+        (None, Some(values), None, None) if !values.is_empty() => {
             ValueTest::In(values.iter().map(scalar).collect::<Result<_, _>>()?)
         }
-        (None, None, Some(wanted)) => ValueTest::Present(wanted),
-        _ => return Err("key `when`: a field needs one of `equals = ..`, `in = [..]` and `present = ..`".to_owned()),
+        (None, None, Some(beginning), None) if !beginning.is_empty() => ValueTest::StartsWith(beginning.clone()),
+        (None, None, None, Some(wanted)) => ValueTest::Present(wanted),
+        _ => {
+            return Err(
+                "key `when`: a field needs one of `equals = ..`, `in = [..]`, `starts_with = ..` and `present = ..`"
+                    .to_owned(),
+            );
+        }
     };
     Ok(Condition::Field(FieldTest { base, path, test }))
 }

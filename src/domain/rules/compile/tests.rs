@@ -219,6 +219,31 @@ fn a_condition_tests_one_thing() {
         ("{ field = \"a\" }", "needs one of"),
         ("{ field = \"a\", in = [] }", "needs one of"),
         ("{ field = \"a\", equals = 1, present = true }", "needs one of"),
+        ("{ field = \"a\", starts_with = \"\" }", "needs one of"),
+        ("{ field = \"a\", starts_with = \"b\", equals = \"b\" }", "needs one of"),
+        (
+            "{ root_field = \"a\", starts_with = \"b\", in = [\"b\"] }",
+            "needs one of",
+        ),
+        ("{ field = \"a\", starts_with = \"b\", present = true }", "needs one of"),
+        ("{ field = \"a\", starts_with = 1 }", "expected a string"),
+        (
+            "{ field = \"a\", starts_with = \"b\", contains = \"c\" }",
+            "`when.contains` does not belong",
+        ),
+        (
+            "{ model = \"a\", starts_with = \"b\" }",
+            "`when.starts_with` does not belong",
+        ),
+        (
+            "{ header = \"a\", starts_with = \"b\" }",
+            "`when.starts_with` does not belong",
+        ),
+        (
+            "{ translated = true, starts_with = \"b\" }",
+            "`when.starts_with` does not belong",
+        ),
+        ("{ starts_with = \"b\" }", "exactly one of"),
         ("{ field = \"a[].b\", equals = 1 }", "without `[]`"),
         ("{ root_field = \"\", equals = 1 }", "member names"),
         ("{ root_field = \"a\", equals = [1] }", "compared with"),
@@ -233,6 +258,15 @@ fn a_condition_tests_one_thing() {
         let error = refused(&format!("[[body]]\nop = \"remove\"\npath = \"a\"\nwhen = {when}\n"));
         assert!(error.contains(what), "{when}: {error}");
     }
+}
+
+#[test]
+fn a_wrong_condition_is_reported_with_its_line() {
+    let when = "[\n  { field = \"b\", present = true },\n  { field = \"c\", starts_with = \"\" },\n]";
+    assert_eq!(
+        refused(&format!("[[body]]\nop = \"remove\"\npath = \"a[]\"\nwhen = {when}\n")),
+        "p.toml:8: key `when`: a field needs one of `equals = ..`, `in = [..]`, `starts_with = ..` and `present = ..`"
+    );
 }
 
 #[test]

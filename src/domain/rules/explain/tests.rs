@@ -75,6 +75,49 @@ fn edits_are_explained_in_their_order() {
     assert_eq!(explanation.response.unwrap().after.unwrap(), b"data: {\"x\":2}\n\n");
 }
 
+#[test]
+fn an_edit_of_elements_says_which_ones_it_is_for() {
+    let when = |tests: &str| {
+        let edit = format!("[[body]]\nop = \"remove\"\npath = \"s[]\"\nwhen = [{tests}]\n[[model]]");
+        let compiled = compile(&RuleFile {
+            name: "p.toml".to_owned(),
+            text: FILE.replace("[[model]]", &edit),
+        })
+        .unwrap();
+        let question = ExplainRequest {
+            operation: None,
+            model: None,
+            headers: HeaderMap::new(),
+            query: None,
+            body: br#"{"model":"public","input":"x","s":[{"type":"text","n":1.5,"text":"x-h: \"1\""},2]}"#,
+            response: None,
+        };
+        let explanation = explain(&compiled, &question).unwrap();
+        let removal = explanation
+            .changes
+            .iter()
+            .find(|change| change.rule.starts_with("remove s[]"));
+        removal.unwrap().rule.clone()
+    };
+    for (tests, rule) in [
+        (
+            r#"{ field = "type", equals = "text" }, { field = "text", starts_with = "x-h: \"" }"#,
+            r#"remove s[] where type is "text" and text starts with "x-h: \"""#,
+        ),
+        (
+            r#"{ field = "n", in = [1.5, 2, true, "a"] }, { field = "o.p", present = false }"#,
+            r#"remove s[] where n is 1.5 or 2 or true or "a" and o.p is missing"#,
+        ),
+        (
+            r#"{ root_field = "input", present = true }, { field = "n", present = true }"#,
+            "remove s[] where the root's input is present and n is present",
+        ),
+        (r#"{ model = "public" }"#, "remove s[]"),
+    ] {
+        assert_eq!(when(tests), rule);
+    }
+}
+
 const CHAT_FILE: &str = r#"name = "c"
 [auth]
 secret = "env:X"

@@ -21,7 +21,7 @@ enum About {
 use About::{Credential, Request};
 
 /// As the vendors document them, or as they were reported from their services.
-const ERRORS: [(&str, u16, &str, About); 35] = [
+const ERRORS: [(&str, u16, &str, About); 54] = [
     // https://platform.claude.com/docs/en/api/errors
     (
         "anthropic",
@@ -236,6 +236,122 @@ const ERRORS: [(&str, u16, &str, About); 35] = [
         Request,
     ),
     ("gemini", 403, "<html>Forbidden</html>", Credential),
+    // https://inference-docs.cerebras.ai/support/error, https://github.com/Cerebras/cerebras-cloud-sdk-python
+    (
+        "cerebras",
+        402,
+        r#"{"message":"Payment required to access this resource.","type":"payment_required_error","param":"quota","code":"payment_required"}"#,
+        Credential,
+    ),
+    (
+        "cerebras",
+        400,
+        r#"{"message":"body.messages.1.assistant.reasoning_content: property is unsupported","type":"invalid_request_error","param":"validation_error","code":"wrong_api_format"}"#,
+        Request,
+    ),
+    // https://docs.fireworks.ai/guides/inference-error-codes
+    (
+        "fireworks",
+        412,
+        r#"{"error":{"object":"error","type":"invalid_request_error","code":"PRECONDITION_FAILED","message":"Account me is suspended, possibly due to reaching the monthly spending limit or failure to pay past invoices."}}"#,
+        Credential,
+    ),
+    (
+        "fireworks",
+        400,
+        r#"{"error":{"object":"error","type":"invalid_request_error","code":"invalid_request_error","message":"Extra inputs are not permitted"}}"#,
+        Request,
+    ),
+    // https://console.groq.com/docs/errors
+    (
+        "groq",
+        401,
+        r#"{"error":{"message":"Invalid API Key","type":"invalid_request_error","code":"invalid_api_key"}}"#,
+        Credential,
+    ),
+    (
+        "groq",
+        400,
+        r#"{"error":{"message":"Failed to call a function. Please adjust your prompt.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"x"}}"#,
+        Request,
+    ),
+    // https://docs.mistral.ai/api, https://github.com/BerriAI/litellm/issues/17761
+    ("mistral", 401, r#"{"detail":"Unauthorized"}"#, Credential),
+    (
+        "mistral",
+        400,
+        r#"{"object":"error","message":"Unexpected role 'user' after role 'tool'","type":"invalid_request_message_order","param":null,"code":"3230"}"#,
+        Request,
+    ),
+    (
+        "mistral",
+        429,
+        r#"{"object":"error","message":"Rate limit exceeded","type":"rate_limited","param":null,"code":"1300"}"#,
+        Request,
+    ),
+    // https://openrouter.ai/docs/api-reference/errors
+    (
+        "openrouter",
+        402,
+        r#"{"error":{"code":402,"message":"Insufficient credits. Add more using https://openrouter.ai/settings/credits"}}"#,
+        Credential,
+    ),
+    (
+        "openrouter",
+        403,
+        r#"{"error":{"code":403,"message":"Key limit exceeded (total limit)"}}"#,
+        Credential,
+    ),
+    (
+        "openrouter",
+        403,
+        r#"{"error":{"code":403,"message":"openai/gpt-oss-120b requires moderation on this host. Your input was flagged for \"violence\".","metadata":{"reasons":["violence"]}}}"#,
+        Request,
+    ),
+    // https://docs.together.ai/docs/error-codes
+    (
+        "together",
+        402,
+        r#"{"error":{"message":"Credit limit exceeded","type":"credit_limit","param":null,"code":null}}"#,
+        Credential,
+    ),
+    (
+        "together",
+        400,
+        r#"{"id":"r","error":{"message":"Input validation error","type":"invalid_request_error","param":null,"code":null}}"#,
+        Request,
+    ),
+    // https://docs.x.ai/docs/key-information/debugging, and reports of users
+    (
+        "xai",
+        403,
+        r#"{"code":"The caller does not have permission to execute the specified operation","error":"Your team t has either used all available credits or reached its monthly spending limit."}"#,
+        Credential,
+    ),
+    (
+        "xai",
+        429,
+        r#"{"code":"Some resource has been exhausted","error":"Your team t has either used all available credits or reached its monthly spending limit."}"#,
+        Credential,
+    ),
+    (
+        "xai",
+        429,
+        r#"{"code":"Some resource has been exhausted","error":"Too many requests for team t and model grok-4.7."}"#,
+        Request,
+    ),
+    (
+        "xai",
+        403,
+        r#"{"code":"The caller does not have permission to execute the specified operation","error":"Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"}"#,
+        Request,
+    ),
+    (
+        "xai",
+        400,
+        r#"{"code":"Client specified an invalid argument","error":"Argument not supported on this model: stop"}"#,
+        Request,
+    ),
 ];
 
 #[test]

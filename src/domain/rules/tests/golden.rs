@@ -1,7 +1,8 @@
 //! The cases of `tests/golden/rules/`: one folder per case, named after a shipped file (or a variant) and what it shows.
 //!
 //! - `request.json`: the client's body, byte for byte.
-//! - `head.txt`: the client's request line and headers; without it, `POST /v1/messages` without headers.
+//! - `head.txt`: the client's request line and headers; without it, `POST /v1/messages` without headers. A request in a protocol that
+//!   the provider does not speak is translated.
 //! - `forwarded.json`: what the provider gets; without it, the same bytes.
 //! - `forwarded-head.txt`: the target and the headers, sorted; without it, not looked at.
 //! - `refused.txt`: what a refused client is told, in the place of both.
@@ -17,8 +18,9 @@ use std::{
 use http::{HeaderMap, HeaderName};
 
 use super::*;
+use crate::domain::rules::explain::{TranslationQuestion, explain_as};
 use crate::domain::wire::{
-    json_scan::{ScanLimits, scan},
+    json_scan::{Scan, ScanLimits, scan},
     operation::{RequestTarget, read_target},
     protocol::{AnswerFraming, Observer, framing_from_content_type},
 };
@@ -81,6 +83,18 @@ fn head(text: Option<String>) -> Request {
     }
 }
 
+/// How the request is translated; `None` if the provider speaks the client's protocol.
+fn translation(provider: &Provider, request: &Request) -> Option<TranslationQuestion> {
+    provider
+        .endpoints
+        .get(request.operation)
+        .is_none()
+        .then(|| TranslationQuestion {
+            from: request.operation.protocol(),
+            mode: None,
+        })
+}
+
 fn forwarded_head(provider: &Provider, request: &Request, upstream_model: &str) -> String {
     let endpoint = provider.endpoints.get(request.operation).unwrap();
     let mut headers = request.headers.clone();
@@ -118,14 +132,19 @@ fn check(case: &Path) {
     let known = compiled.models.iter().find(|(_, known)| known.name == model);
     let (_, known) = known.unwrap_or_else(|| panic!("{name}: no model {model}"));
     let upstream_model = known.upstream_name.as_deref().unwrap_or(&model);
+    let client = translation(provider, &request);
+    let is_translated = client.is_some();
+    let operation = match is_translated {
+        true => provider.translation_operation().unwrap(),
+        false => request.operation.into(),
+    };
     let facts = RequestFacts {
-        operation: request.operation.into(),
-        is_translated: false,
+        operation,
+        is_translated,
         model: &model,
         upstream_model,
         headers: &request.headers,
     };
-    let edited = edit_body(&provider.body, &facts, body.as_bytes(), &scanned);
     let question = ExplainRequest {
         operation: Some(request.operation),
         model: Some(&model),
@@ -134,7 +153,12 @@ fn check(case: &Path) {
         body: body.as_bytes(),
         response: None,
     };
-    let explained = explain::explain(&compiled, &question).unwrap();
+    let explained = explain_as(&compiled, &question, client.as_ref()).unwrap();
+    let (unedited, scanned) = match &explained.translation {
+        Some(translation) => (translation.body.clone().unwrap(), Scan::default()),
+        None => (body.clone().into_bytes(), scanned),
+    };
+    let edited = edit_body(&provider.body, &facts, &unedited, &scanned);
     match (edited, read("refused.txt")) {
         (Err(EditError::Refused { line, message }), Some(expected)) => {
             assert_eq!(message, expected.trim_end(), "{name}");
@@ -142,27 +166,38 @@ fn check(case: &Path) {
         }
         (Ok(edited), None) => {
             let expected = read("forwarded.json");
-            assert_eq!(edited.is_some(), expected.is_some(), "{name}: unchanged without a copy");
-            let forwarded = edited.map_or(body.clone(), |bytes| String::from_utf8(bytes).unwrap());
+            let is_changed = is_translated || edited.is_some();
+            assert_eq!(is_changed, expected.is_some(), "{name}: unchanged without a copy");
+            let forwarded = String::from_utf8(edited.unwrap_or(unedited)).unwrap();
             assert_eq!(forwarded, expected.unwrap_or(body), "{name}");
             assert_eq!(explained.body.after.unwrap(), forwarded.as_bytes(), "{name}");
         }
         (result, _) => panic!("{name}: {result:?}"),
     }
     if let Some(expected) = read("forwarded-head.txt") {
-        assert_eq!(forwarded_head(provider, &request, upstream_model), expected, "{name}");
-        assert_eq!(explained.head.after.unwrap(), expected.as_bytes(), "{name}");
+        if !is_translated {
+            assert_eq!(forwarded_head(provider, &request, upstream_model), expected, "{name}");
+        }
+        let explained = String::from_utf8(explained.head.after.unwrap()).unwrap();
+        assert_eq!(explained, expected, "{name}");
     }
+    check_answer(case, provider, &facts, request.operation);
+}
+
+/// Checks what the client gets of the provider's answer, if the case has one.
+fn check_answer(case: &Path, provider: &Provider, facts: &RequestFacts<'_>, operation: Operation) {
+    let name = case.file_name().unwrap().to_string_lossy().into_owned();
+    let read = |file: &str| fs::read_to_string(case.join(file)).ok();
     for (kind, content_type) in [("json", "application/json"), ("sse", "text/event-stream")] {
         let Some(answer) = read(&format!("response.{kind}")) else {
             continue;
         };
-        let framing: AnswerFraming = framing_from_content_type(request.operation, Some(content_type));
-        let client = match ResponseRewriter::new(&provider.response, &facts, framing) {
+        let framing: AnswerFraming = framing_from_content_type(operation, Some(content_type));
+        let client = match ResponseRewriter::new(&provider.response, facts, framing) {
             Some(mut rewriter) => [rewriter.push(answer.as_bytes()), rewriter.finish()].concat(),
             None => answer.clone().into_bytes(),
         };
-        let mut observer = Observer::new(request.operation.protocol(), framing);
+        let mut observer = Observer::new(operation.protocol(), framing);
         observer.push(answer.as_bytes());
         let usage = format!("{:#?}\n", observer.observed().usage);
         assert_eq!(
@@ -217,7 +252,8 @@ fn every_shipped_file_and_every_edit_of_it_has_a_case() {
                 body: body.as_bytes(),
                 response: None,
             };
-            let explained = explain::explain(&compiled, &question).unwrap();
+            let client = translation(&compiled.provider, &request);
+            let explained = explain_as(&compiled, &question, client.as_ref()).unwrap();
             used.extend(explained.changes.iter().map(|change| change.line));
             used.extend(explained.refused.map(|(line, _)| line));
         }

@@ -8,7 +8,7 @@ use crate::domain::{
 };
 
 /// Passes events on so that a call's arguments are never interrupted: while a call is incomplete, everything else waits, at most
-/// [`WAITING_BYTES_MAX`] bytes.
+/// [`WAITING_BYTES_MAX`] bytes. A call that the end of the answer cuts off is followed by [`AnswerEvent::CallCut`].
 #[derive(Debug, Default)]
 pub(crate) struct CallOrder {
     open: Option<OpenCall>,
@@ -21,6 +21,9 @@ pub(crate) struct CallOrder {
 struct OpenCall {
     slot: u32,
     arguments: JsonEnd,
+    /// The provider has ended the call, although its arguments are not complete JSON. Further content shows that it is complete;
+    /// the end of the answer may have cut it off.
+    has_ended: bool,
 }
 
 /// An event that waits.
@@ -50,10 +53,12 @@ impl CallOrder {
     ) -> Result<(), AnswerFault> {
         match (&mut self.open, event) {
             // The end of the answer ends every call.
-            (_, last @ (AnswerEvent::Stop(_) | AnswerEvent::Failed { .. })) => {
-                self.release_all(emit)?;
-                emit(last)
+            (_, AnswerEvent::Stop(cause)) => {
+                self.release_all(cause.is_cut(), emit)?;
+                emit(AnswerEvent::Stop(cause))
             }
+            // What waits would end a call that is incomplete.
+            (_, failed @ AnswerEvent::Failed { .. }) => emit(failed),
             (None, AnswerEvent::Call { slot, id, name }) => {
                 self.open = Some(OpenCall::new(slot));
                 emit(AnswerEvent::Call { slot, id, name })
@@ -70,7 +75,18 @@ impl CallOrder {
                 emit(AnswerEvent::Arguments { slot, json })?;
                 if end.is_some() { self.release(emit) } else { Ok(()) }
             }
-            (Some(open), AnswerEvent::CallEnd { slot }) if slot == open.slot => self.release(emit),
+            (Some(open), AnswerEvent::CallEnd { slot }) if slot == open.slot => {
+                open.has_ended = true;
+                Ok(())
+            }
+            (Some(open), AnswerEvent::CallCut { slot }) if slot == open.slot => {
+                emit(AnswerEvent::CallCut { slot })?;
+                self.release(emit)
+            }
+            (Some(open), content) if open.has_ended && is_more_content(&content) => {
+                self.release(emit)?;
+                self.push(content, emit)
+            }
             (Some(_), other) => self.wait(other),
         }
     }
@@ -146,7 +162,9 @@ impl CallOrder {
                             json: arguments.into(),
                         })?;
                     }
-                    if end.is_none() && !ended {
+                    let is_complete = end.is_some() || (ended && !self.waiting.is_empty());
+                    if !is_complete {
+                        open.has_ended = ended;
                         self.open = Some(open);
                         return Ok(());
                     }
@@ -156,16 +174,42 @@ impl CallOrder {
         Ok(())
     }
 
-    /// Passes on everything that waits: no call goes on.
+    /// Passes on everything that waits: no call goes on. `is_cut`: the answer was cut off, and with it the incomplete calls.
     fn release_all(
         &mut self,
+        is_cut: bool,
         emit: &mut dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault>,
     ) -> Result<(), AnswerFault> {
-        self.release(emit)?;
-        while self.open.is_some() {
+        loop {
+            if let Some(open) = self.open.take()
+                && is_cut
+            {
+                emit(AnswerEvent::CallCut { slot: open.slot })?;
+            }
             self.release(emit)?;
+            if self.open.is_none() {
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+}
+
+/// Whether an event shows that the model has gone on. The words of a refusal are a part of the end.
+fn is_more_content(event: &AnswerEvent<'_>) -> bool {
+    match event {
+        AnswerEvent::Text(_)
+        | AnswerEvent::Thought(_)
+        | AnswerEvent::Reasoning(_)
+        | AnswerEvent::Call { .. }
+        | AnswerEvent::Arguments { .. }
+        | AnswerEvent::CallEnd { .. }
+        | AnswerEvent::CallCut { .. }
+        | AnswerEvent::Cited(_) => true,
+        AnswerEvent::Begin
+        | AnswerEvent::Refusal(_)
+        | AnswerEvent::Stop(_)
+        | AnswerEvent::Failed { .. }
+        | AnswerEvent::Lost(_) => false,
     }
 }
 
@@ -174,6 +218,7 @@ impl OpenCall {
         Self {
             slot,
             arguments: JsonEnd::new(),
+            has_ended: false,
         }
     }
 
@@ -268,7 +313,64 @@ mod tests {
             text,
             AnswerEvent::Stop(StopCause::MaxTokens),
         ]);
-        assert_eq!(lines, ["tool0: ", "tool1: {", "text", "Stop(MaxTokens)"]);
+        let expected = [
+            "tool0: ",
+            "CallCut { slot: 0 }",
+            "tool1: {",
+            "CallCut { slot: 1 }",
+            "text",
+            "Stop(MaxTokens)",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_call_whose_arguments_are_incomplete_is_cut_off_by_an_early_end_alone() {
+        let end = |slot: u32| AnswerEvent::CallEnd { slot };
+        let refusal = AnswerEvent::Refusal("no".into());
+        for cause in [
+            StopCause::Sequence,
+            StopCause::MaxTokens,
+            StopCause::ContextFull,
+            StopCause::Refused,
+            StopCause::Filtered,
+            StopCause::Malformed,
+        ] {
+            let stop = AnswerEvent::Stop(cause);
+            for arguments in ["", "{\"a\"", "{\"a\":[1}"] {
+                // Some providers end a call that they have cut off.
+                for ends in [false, true] {
+                    let mut events = vec![call(0), piece(0, arguments)];
+                    events.extend(ends.then(|| end(0)));
+                    events.extend([refusal.clone(), stop.clone()]);
+                    let cut = format!("tool0: {arguments}");
+                    let last = format!("Stop({cause:?})");
+                    let expected = [&*cut, "CallCut { slot: 0 }", "Refusal(\"no\")", &*last];
+                    assert_eq!(passed(&events), expected, "{ends}");
+                }
+            }
+            let complete = passed(&[call(0), piece(0, "{}"), end(0), stop.clone()]);
+            assert_eq!(complete, ["tool0: {}".to_owned(), format!("Stop({cause:?})")]);
+            // What follows the end of a call shows that it needs no arguments.
+            let followed = passed(&[call(0), end(0), call(1), piece(1, "{}"), stop]);
+            assert_eq!(followed[..2], ["tool0: ", "tool1: {}"]);
+            assert_eq!(followed.len(), 3);
+        }
+        for cause in [StopCause::End, StopCause::Calls] {
+            let lines = passed(&[call(0), piece(0, "{\"a\""), AnswerEvent::Stop(cause)]);
+            assert_eq!(lines, ["tool0: {\"a\"".to_owned(), format!("Stop({cause:?})")]);
+        }
+    }
+
+    #[test]
+    fn a_failure_ends_no_call() {
+        let failed = AnswerEvent::Failed {
+            status: 500,
+            message: "down".into(),
+        };
+        let lines = passed(&[call(0), piece(0, "{"), call(1), piece(1, "{}"), failed]);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].starts_with("Failed"), "{lines:?}");
     }
 
     #[test]

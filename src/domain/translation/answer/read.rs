@@ -16,9 +16,16 @@ use crate::domain::{
     },
     wire::{
         UpstreamProtocol,
-        protocol::{InBandError, provider_error},
+        json_pick::{PathSet, Picks},
+        protocol::{
+            InBandError,
+            provider_error::{self, is_context_overflow, overflow_message},
+        },
     },
 };
+
+/// The message of an error that only the reason for the end tells.
+const BROKEN_OFF: &str = "the provider broke the answer off because of an error; send the request again";
 
 /// Receives events.
 pub(crate) type Emit<'f> = dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault> + 'f;
@@ -57,6 +64,34 @@ impl AnswerEventReader {
             Self::Responses(reader) => reader.on_event(name, data, emit),
             Self::Gemini(reader) => reader.on_event(data, emit),
             Self::Chat(reader) => reader.on_event(data, emit),
+        }
+    }
+
+    /// The paths to read in an event that is too large to be held; `None` if such an event cannot be read.
+    pub(crate) fn large_event_paths(&self) -> Option<&'static PathSet> {
+        let paths: &'static PathSet = &responses::LARGE_EVENT_PATHS;
+        matches!(self, Self::Responses(_)).then_some(paths)
+    }
+
+    /// Whether an event is read in part that is too large to be held, by what has come of it. `name` is its `event` field, or
+    /// empty.
+    pub(crate) fn can_skim(name: &str, picks: &Picks<'_>) -> bool {
+        responses::ResponsesAnswerReader::can_skim(name, picks)
+    }
+
+    /// Reads an event that is too large to be held, by its members at [`AnswerEventReader::large_event_paths`].
+    ///
+    /// # Errors
+    /// The event has content that no other event has, or `emit` fails.
+    pub(crate) fn on_large_event(
+        &mut self,
+        name: &str,
+        picks: &Picks<'_>,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), AnswerFault> {
+        match self {
+            Self::Responses(reader) => reader.on_large_event(name, picks, emit),
+            Self::Messages(_) | Self::Gemini(_) | Self::Chat(_) => Err(AnswerFault::EventTooLarge),
         }
     }
 
@@ -100,11 +135,17 @@ fn failure(data: &str) -> AnswerEvent<'static> {
         .rev()
         .map(word_status)
         .find(|status| *status != 502);
+    let is_overflow = content.is_context_overflow();
+    let message = content
+        .message
+        .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned);
     AnswerEvent::Failed {
-        status: known.unwrap_or(502),
-        message: content
-            .message
-            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
+        status: known.unwrap_or(if is_overflow { 400 } else { 502 }),
+        // Writers see the message alone, so it must also say what only the code says.
+        message: match is_overflow && !is_context_overflow(&message) {
+            true => Cow::Owned(overflow_message(&message).into_owned()),
+            false => message,
+        },
     }
 }
 

@@ -6,7 +6,7 @@ mod responses;
 
 use crate::domain::{
     translation::{
-        answer::{AnswerEvent, AnswerFault},
+        answer::{AnswerEvent, AnswerFault, AnswerLosses},
         reasoning::ReasoningMaker,
         tool_names::ToolNames,
     },
@@ -22,6 +22,16 @@ pub(crate) enum AnswerForm {
     Whole,
     /// A stream as a JSON array, which Gemini clients can request.
     Array,
+}
+
+impl AnswerForm {
+    /// Whether the client gets the answer in pieces.
+    const fn is_stream(self) -> bool {
+        match self {
+            Self::Stream | Self::Array => true,
+            Self::Whole => false,
+        }
+    }
 }
 
 /// What an answer's frame says, apart from its content.
@@ -78,6 +88,15 @@ impl AnswerEventWriter {
             Self::Messages(writer) => writer.on_event(event, out),
             Self::Responses(writer) => writer.on_event(event, out),
             Self::Gemini(writer) => writer.on_event(event, out),
+        }
+    }
+
+    /// The kinds of content that the client does not get.
+    pub(crate) fn losses(&self) -> &AnswerLosses {
+        match self {
+            Self::Messages(writer) => writer.losses(),
+            Self::Responses(writer) => writer.losses(),
+            Self::Gemini(writer) => writer.losses(),
         }
     }
 

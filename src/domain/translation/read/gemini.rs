@@ -13,21 +13,13 @@ mod tools;
 
 use std::borrow::Cow;
 
-use crate::domain::{
-    translation::{
-        TranslationTarget,
-        call_ids::{CallIdForm, provider_id},
-        conversation::{BlockContent, ContentBlock, Conversation, TurnRole},
-        losses::{TranslationLosses, Untranslatable},
-        read::gemini::{calls::GeminiCallHistory, object::GeminiObject},
-        tool_names::{ToolNames, provider_name},
-    },
-    wire::UpstreamProtocol,
+use crate::domain::translation::{
+    TranslationTarget,
+    conversation::{BlockContent, ContentBlock, Conversation, TurnRole},
+    losses::{TranslationLosses, Untranslatable},
+    read::gemini::{calls::GeminiCallHistory, object::GeminiObject},
+    tool_names::ToolNames,
 };
-
-/// Why a file in a provider's store is refused.
-const STORED_FILE: &str =
-    "this model is served by another protocol's provider, which cannot read files kept elsewhere; send the file itself";
 
 /// Reads the body of a request. `names` gets the client's tools.
 ///
@@ -122,26 +114,6 @@ impl<'a> GeminiRequestReader<'a, '_> {
         if let Some(thought) = self.thought.take() {
             self.losses.dropped(thought.path);
         }
-    }
-
-    /// The provider's id of the call that has this id at the client.
-    fn provider_call_id(&self, id: Cow<'a, str>) -> Cow<'a, str> {
-        let form = match self.target.translation.to {
-            UpstreamProtocol::Chat => self.target.translation.chat.call_ids,
-            UpstreamProtocol::Messages | UpstreamProtocol::Responses | UpstreamProtocol::Gemini => CallIdForm::Any,
-        };
-        match id {
-            Cow::Borrowed(id) => provider_id(id, form),
-            Cow::Owned(id) => Cow::Owned(provider_id(&id, form).into_owned()),
-        }
-    }
-}
-
-/// The name at the provider of a tool, whether it is offered or not.
-fn provider_tool_name(name: Cow<'_, str>) -> Cow<'_, str> {
-    match name {
-        Cow::Borrowed(name) => provider_name(None, name),
-        Cow::Owned(name) => Cow::Owned(provider_name(None, &name).into_owned()),
     }
 }
 

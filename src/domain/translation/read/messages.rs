@@ -5,10 +5,8 @@
 
 mod calls;
 mod content;
-mod hosted;
 mod options;
 mod tools;
-mod trained_tools;
 mod turns;
 
 use std::{borrow::Cow, collections::BTreeSet};
@@ -17,23 +15,17 @@ use crate::domain::{
     QuickMap,
     translation::{
         TranslationTarget,
-        call_ids::{CallIdForm, provider_id},
-        conversation::{BlockContent, ContentBlock, Conversation, ReasoningEffort, ToolChoice, TurnRole},
+        conversation::{BlockContent, ContentBlock, Conversation, PlacedOption, ReasoningEffort, ToolChoice, TurnRole},
         losses::{TranslationLosses, Untranslatable},
-        members::MemberReader,
-        tool_names::{ToolNames, provider_name},
+        members::{MemberReader, missing},
+        read::quotable,
+        tool_names::ToolNames,
     },
-    wire::UpstreamProtocol,
 };
 
-/// Why a file by its identifier is refused.
-const STORED_FILE: &str =
-    "this model is served by another protocol's provider, which cannot read files kept elsewhere; send the file itself";
 /// Why tools of MCP servers that the provider would connect to are refused.
 const MCP_TOOLS: &str =
     "this model's provider connects to no MCP servers; connect to the server yourself and offer its tools";
-/// The maximum length of a word of the client that a refusal quotes, in characters.
-const QUOTED_CHARS_MAX: usize = 64;
 
 /// Reads the body of a request. `names` gets the client's tools.
 ///
@@ -100,7 +92,7 @@ struct MessagesRequestReader<'a, 't> {
     /// The member `thinking`.
     thinking: ThinkingSetting,
     /// The effort that was stated last.
-    effort: Option<ReasoningEffort>,
+    effort: Option<PlacedOption<ReasoningEffort>>,
 }
 
 /// What the member `thinking` says.
@@ -129,18 +121,6 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// The provider's id of the call that has this id at the client.
-    fn provider_call_id(&self, id: Cow<'a, str>) -> Cow<'a, str> {
-        let form = match self.target.translation.to {
-            UpstreamProtocol::Chat => self.target.translation.chat.call_ids,
-            UpstreamProtocol::Messages | UpstreamProtocol::Responses | UpstreamProtocol::Gemini => CallIdForm::Any,
-        };
-        match id {
-            Cow::Borrowed(id) => provider_id(id, form),
-            Cow::Owned(id) => Cow::Owned(provider_id(&id, form).into_owned()),
-        }
-    }
-
     /// Refuses a request whose only tools are some that cannot be offered, unless it forbids calls.
     fn check_omitted_tool(&self) -> Result<(), Untranslatable> {
         let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
@@ -152,19 +132,6 @@ impl<'a> MessagesRequestReader<'a, '_> {
             _ => Ok(()),
         }
     }
-}
-
-/// The name at the provider of the client's tool of this name.
-fn provider_tool_name(name: Cow<'_, str>) -> Cow<'_, str> {
-    match name {
-        Cow::Borrowed(name) => provider_name(None, name),
-        Cow::Owned(name) => Cow::Owned(provider_name(None, &name).into_owned()),
-    }
-}
-
-/// The refusal of an object without a member that it must have.
-fn missing(object: &MemberReader<'_>, name: &str) -> Untranslatable {
-    Untranslatable::new(object.path_of(name), "is missing")
 }
 
 /// The object that is a member which must be there.
@@ -183,11 +150,6 @@ fn unknown_content(object: &MemberReader<'_>, kind: &str) -> Untranslatable {
         quotable(kind)
     );
     Untranslatable::new(object.path(), reason)
-}
-
-/// The beginning of a word of the client.
-fn quotable(word: &str) -> String {
-    word.chars().take(QUOTED_CHARS_MAX).collect()
 }
 
 #[cfg(test)]

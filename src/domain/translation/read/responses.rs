@@ -3,10 +3,8 @@
 //! Looks back only: what an item becomes depends on the items and tools before it, so that the first turns of a conversation always
 //! become the same text.
 
-mod built_in_tools;
 mod calls;
 mod content;
-mod hosted;
 mod input;
 mod options;
 mod tool_choice;
@@ -18,11 +16,10 @@ use crate::domain::{
     QuickMap,
     translation::{
         TranslationTarget,
-        call_ids::{CallIdForm, provider_id},
         conversation::{BlockContent, ContentBlock, Conversation, ToolChoice, TurnRole},
         losses::{TranslationLosses, Untranslatable},
-        members::MemberReader,
-        tool_names::{ToolNames, provider_name},
+        members::{MemberReader, missing},
+        tool_names::{ToolNames, provider_name, provider_tool_name},
     },
     wire::UpstreamProtocol,
 };
@@ -36,9 +33,6 @@ const SHELL: &str = "shell";
 /// The name at the provider of the tool `apply_patch`, and its type.
 const APPLY_PATCH: &str = "apply_patch";
 
-/// Why a file by its identifier is refused.
-const STORED_FILE: &str =
-    "this model is served by another protocol's provider, which cannot read files kept elsewhere; send the file itself";
 /// Why something encrypted is refused.
 const ENCRYPTED: &str = "only the provider that has encrypted this can read it; send the text itself";
 
@@ -61,6 +55,8 @@ pub(super) fn read<'a>(
         tool_indexes: QuickMap::default(),
         called_names: QuickMap::default(),
         hosted_tool: None,
+        wants_summary: false,
+        has_item_metadata: false,
     };
     reader.read_options(&mut object)?;
     if let Some(instructions) = object.text("instructions")? {
@@ -78,6 +74,9 @@ pub(super) fn read<'a>(
     }
     if let Some(choice) = object.take("tool_choice") {
         reader.read_tool_choice(choice)?;
+    }
+    if reader.wants_summary {
+        reader.forbid_calls();
     }
     reader.check_hosted_tool()?;
     object.finish_options(reader.losses);
@@ -100,6 +99,10 @@ struct ResponsesRequestReader<'a, 't> {
     called_names: QuickMap<Cow<'a, str>, Cow<'a, str>>,
     /// The path of the first tool that only another provider could run.
     hosted_tool: Option<String>,
+    /// The client wants a summary in the place of the conversation.
+    wants_summary: bool,
+    /// An item had Codex' annotation, which is reported once.
+    has_item_metadata: bool,
 }
 
 impl<'a> ResponsesRequestReader<'a, '_> {
@@ -116,18 +119,6 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// The provider's id of the call that has this id at the client.
-    fn provider_call_id(&self, id: Cow<'a, str>) -> Cow<'a, str> {
-        let form = match self.target.translation.to {
-            UpstreamProtocol::Chat => self.target.translation.chat.call_ids,
-            UpstreamProtocol::Messages | UpstreamProtocol::Responses | UpstreamProtocol::Gemini => CallIdForm::Any,
-        };
-        match id {
-            Cow::Borrowed(id) => provider_id(id, form),
-            Cow::Owned(id) => Cow::Owned(provider_id(&id, form).into_owned()),
-        }
-    }
-
     /// The name at the provider of a tool that the history calls, whether it is still offered or not.
     fn called_name(&self, namespace: Option<&str>, name: Cow<'a, str>) -> Cow<'a, str> {
         let is_offered = |namespace: Option<&str>| {
@@ -140,9 +131,27 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             true => None,
             false => namespace,
         };
-        match name {
-            Cow::Borrowed(name) => provider_name(namespace, name),
-            Cow::Owned(name) => Cow::Owned(provider_name(namespace, &name).into_owned()),
+        match namespace {
+            None => provider_tool_name(name),
+            Some(_) => Cow::Owned(provider_name(namespace, &name).into_owned()),
+        }
+    }
+
+    /// Sees to it that the model answers with a text alone, for a summary. Only Messages wants the tools that the history calls.
+    fn forbid_calls(&mut self) {
+        let conversation = &mut self.conversation;
+        conversation.tool_choice = ToolChoice::Forbidden;
+        if !conversation.tools.is_empty() {
+            match self.target.translation.to {
+                UpstreamProtocol::Messages => self.losses.adapted("tool_choice"),
+                UpstreamProtocol::Responses | UpstreamProtocol::Gemini | UpstreamProtocol::Chat => {
+                    conversation.tools.clear();
+                    self.losses.dropped("tools");
+                }
+            }
+        }
+        if let Some(format) = conversation.options.format.take() {
+            self.losses.dropped(format.path);
         }
     }
 
@@ -162,11 +171,6 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 /// Whether content is a text without characters, which is left out.
 fn is_empty(content: &BlockContent<'_>) -> bool {
     matches!(content, BlockContent::Text(text) | BlockContent::Refusal(text) if text.is_empty())
-}
-
-/// The refusal of an object without a member that it must have.
-fn missing(object: &MemberReader<'_>, name: &str) -> Untranslatable {
-    Untranslatable::new(object.path_of(name), "is missing")
 }
 
 #[cfg(test)]

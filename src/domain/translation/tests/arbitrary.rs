@@ -229,6 +229,53 @@ fn an_event_without_an_end_is_a_fault_and_is_not_kept() {
     }
 }
 
+/// The events of a stream, with a request of this length in the response object of those that have one.
+fn with_long_request(stream: &str, length: usize, has_names: bool) -> String {
+    let response = format!(r#""response":{{"instructions":"{}","#, "x".repeat(length));
+    let lines = stream.split_inclusive('\n');
+    let lines = lines.filter(|line| has_names || !line.starts_with("event: "));
+    lines.collect::<String>().replace(r#""response":{"#, &response)
+}
+
+#[test]
+fn a_large_event_with_the_response_object_is_read_without_being_held() {
+    for case in ["text", "cut-call"] {
+        let recording = Recording::of(UpstreamProtocol::Responses, case);
+        for client in Protocol::ALL {
+            for form in forms(client) {
+                let as_recorded = recording.stream_answer(client, (*form, true));
+                for (has_names, size) in [(true, usize::MAX), (false, 64 * 1024)] {
+                    let stream = with_long_request(&recording.stream, EVENT_BYTES_MAX, has_names);
+                    assert!(stream.len() > 3 * EVENT_BYTES_MAX);
+                    let pieces = stream.as_bytes().chunks(size);
+                    let (translation, usage) = (recording.translation(client), &recording.expected.usage);
+                    let answer = client_bytes(&translation, frame(*form, true), true, pieces, usage);
+                    assert!(
+                        answer == as_recorded,
+                        "{case} for {client:?}, {form:?}, {has_names}: {:?}",
+                        answer.fault
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_large_event_with_content_that_no_other_has_is_a_fault() {
+    let recording = Recording::of(UpstreamProtocol::Responses, "text");
+    let last = recording.stream.rfind("event: response.completed").unwrap();
+    let stream = with_long_request(recording.stream.get(last..).unwrap(), EVENT_BYTES_MAX, true);
+    for client in Protocol::ALL {
+        let mut translator =
+            AnswerTranslator::new(&recording.translation(client), frame(AnswerForm::Stream, true), true);
+        let mut out = String::new();
+        translator.push(stream.as_bytes(), &mut out);
+        assert_eq!(translator.fault(), Some(AnswerFault::EventTooLarge), "{client:?}");
+        assert_eq!(out, "");
+    }
+}
+
 #[test]
 fn a_non_streaming_answer_without_an_end_is_a_fault() {
     let translation = translation(Protocol::Messages, UpstreamProtocol::Chat);

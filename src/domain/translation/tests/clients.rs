@@ -58,7 +58,7 @@ struct MessageStream {
     message: Value,
     error: Option<Value>,
     is_block_open: bool,
-    /// The arguments of the open call.
+    /// The arguments of the open call, or of the last one.
     arguments: String,
     /// The type of the last event.
     last: String,
@@ -122,6 +122,10 @@ impl MessageStream {
             }
             "message_delta" => {
                 assert!(!self.is_block_open, "the message ends within a block");
+                let is_cut = !matches!(event["delta"]["stop_reason"].as_str(), Some("tool_use" | "end_turn"));
+                let is_incomplete = serde_json::from_str::<Value>(&self.arguments).is_err();
+                // An agent does not run a call that the end of the message has cut off.
+                blocks.pop_if(|block| is_cut && is_incomplete && block["type"] == "tool_use");
                 merge(&mut self.message, &event["delta"]);
                 merge(&mut self.message["usage"], &event["usage"]);
             }

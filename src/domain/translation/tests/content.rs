@@ -134,6 +134,8 @@ fn response_content(response: &Value) -> AnswerContent {
                     content.add_state(carrier, &summary);
                 }
             }
+            // An agent does not run a call that the end of the answer has cut off.
+            "function_call" if item["status"] == "incomplete" => {}
             "function_call" => {
                 let arguments = serde_json::from_str(text(item, "arguments")).unwrap();
                 content.add_call(&item["name"], item["call_id"].as_str(), &arguments);

@@ -1,9 +1,11 @@
-//! A written stream, a non-streaming answer, and the provider's answer with and without a stream all say the same.
+//! A written stream, a non-streaming answer, and the provider's answer with and without a stream all say the same, however the
+//! provider's bytes are split into pieces.
 
+use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    TARGETS, client_bytes,
+    ClientBytes, TARGETS, client_bytes,
     clients::read_answer,
     content::{answer_content, opaque_text},
     forms, frame,
@@ -13,6 +15,11 @@ use crate::domain::{
     translation::answer::{AnswerFault, write::AnswerForm},
     wire::{Protocol, UpstreamProtocol},
 };
+
+/// The maximum length of a stream that is split at each of its bytes.
+const SMALL_BYTES_MAX: usize = 1_800;
+/// Sizes of pieces.
+const SIZES: [usize; 12] = [1, 2, 3, 4, 5, 7, 11, 16, 31, 64, 255, 1_024];
 
 /// The positions behind each event of a stream, and that before the first.
 fn event_ends(stream: &str) -> Vec<usize> {
@@ -48,7 +55,7 @@ fn every_protocol_has_its_recordings() {
         let recordings = Recording::all().iter();
         recordings.filter(|recording| recording.protocol == protocol).count()
     };
-    assert_eq!(TARGETS.map(count), [6, 7, 7, 9]);
+    assert_eq!(TARGETS.map(count), [7, 8, 7, 11]);
     for recording in Recording::all() {
         let is_error = recording.expected.error.is_some();
         assert_eq!(recording.body.is_none(), is_error, "{}", recording.name);
@@ -127,4 +134,84 @@ fn an_answer_that_ends_early_is_never_complete_for_the_client() {
             assert_eq!(whole.text.is_empty(), !is_good, "{end}: {}", whole.text);
         }
     });
+}
+
+/// What a client gets of the recording's stream in these pieces.
+fn in_pieces<'p>(
+    recording: &Recording,
+    (client, form): (Protocol, AnswerForm),
+    pieces: impl IntoIterator<Item = &'p [u8]>,
+) -> ClientBytes {
+    let usage = &recording.expected.usage;
+    client_bytes(&recording.translation(client), frame(form, true), true, pieces, usage)
+}
+
+/// The bytes cut at these positions.
+fn cut<'b>(bytes: &'b [u8], positions: &[usize]) -> Vec<&'b [u8]> {
+    let mut positions: Vec<usize> = positions.iter().map(|position| position % (bytes.len() + 1)).collect();
+    positions.sort_unstable();
+    let mut pieces = Vec::new();
+    let mut begin = 0;
+    for end in positions.into_iter().chain([bytes.len()]) {
+        pieces.push(&bytes[begin..end]);
+        begin = end;
+    }
+    pieces
+}
+
+#[test]
+fn pieces_of_any_size_become_the_same_bytes() {
+    for recording in Recording::all() {
+        for client in Protocol::ALL {
+            for form in forms(client) {
+                let whole = recording.stream_answer(client, (*form, true));
+                let body = recording.body_answer(client, (*form, true));
+                for size in SIZES {
+                    let label = format!("{} for {} by {size}", recording.name, client.as_str());
+                    let pieces = recording.stream.as_bytes().chunks(size);
+                    assert_eq!(in_pieces(recording, (client, *form), pieces), whole, "{label}");
+                    let Some(text) = &recording.body else { continue };
+                    let (translation, usage) = (recording.translation(client), &recording.expected.usage);
+                    let pieces = text.as_bytes().chunks(size);
+                    let again = client_bytes(&translation, frame(*form, true), false, pieces, usage);
+                    assert_eq!(Some(again), body, "{label}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_small_stream_that_is_split_anywhere_becomes_the_same_bytes() {
+    let is_small = |recording: &&Recording| recording.stream.len() <= SMALL_BYTES_MAX;
+    let small: Vec<&Recording> = Recording::all().iter().filter(is_small).collect();
+    assert!(small.len() >= 10, "{}", small.len());
+    for recording in small {
+        let bytes = recording.stream.as_bytes();
+        for client in Protocol::ALL {
+            let wish = (client, AnswerForm::Stream);
+            let whole = in_pieces(recording, wish, [bytes]);
+            for position in 0..=bytes.len() {
+                let split = in_pieces(recording, wish, cut(bytes, &[position]));
+                assert_eq!(split, whole, "{} at {position}", recording.name);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_stream_in_any_pieces_becomes_the_same_bytes(
+        number in any::<prop::sample::Index>(),
+        positions in prop::collection::vec(any::<usize>(), 0..8),
+    ) {
+        let recording = number.get(Recording::all());
+        let bytes = recording.stream.as_bytes();
+        for client in Protocol::ALL {
+            for form in forms(client) {
+                let split = in_pieces(recording, (client, *form), cut(bytes, &positions));
+                prop_assert_eq!(split, in_pieces(recording, (client, *form), [bytes]), "{}", recording.name);
+            }
+        }
+    }
 }

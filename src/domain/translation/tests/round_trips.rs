@@ -339,6 +339,46 @@ fn another_maker_gets_none_of_the_reasoning_and_the_loss_is_reported() {
 }
 
 #[test]
+fn a_summary_takes_the_place_of_the_conversation_for_whatever_model() {
+    for target in TARGETS {
+        let mut dialogue = Dialogue::new(translation(Protocol::Responses, target), true);
+        dialogue.ask("What is the weather in Oslo?");
+        dialogue.exchange(Recording::of(target, "parallel"));
+        dialogue.history.push(json!({"type": "compaction_trigger"}));
+        let request = dialogue.request_for(&maker());
+        assert!(request.body.contains("Summarize this conversation"), "{}", request.body);
+        let body: Value = serde_json::from_str(&request.body).unwrap();
+        // Messages demands the tools that the history calls.
+        assert_eq!(body.get("tools").is_some(), target == UpstreamProtocol::Messages);
+        let recording = Recording::of(target, "text");
+        let output = |form: AnswerForm| {
+            let frame = AnswerFrame {
+                request: dialogue.client_body(),
+                ..frame(form, true)
+            };
+            let pieces = [recording.stream.as_bytes()];
+            let usage = &recording.expected.usage;
+            let answer = client_bytes(&dialogue.translation, frame, true, pieces, usage);
+            assert_eq!((answer.fault, answer.is_complete), (None, true), "{target:?}");
+            read_answer(Protocol::Responses, form, &answer.text).object["output"].clone()
+        };
+        let items = output(AnswerForm::Stream);
+        assert_eq!(output(AnswerForm::Whole), items);
+        assert_eq!(items.as_array().unwrap().len(), 1, "{items}");
+        assert_eq!(items[0]["type"], "compaction");
+        // The client goes on with nothing but the summary, and with another model.
+        let mut later = Dialogue::new(translation(Protocol::Responses, target), true);
+        later.history.push(items[0].clone());
+        later.ask("And tomorrow?");
+        let next = later.request_for(&ReasoningMaker::new("another", "model", "b"));
+        let summary = recording.expected.content[0]["text"].as_str().unwrap();
+        let text = quoted(&format!("[summary of the conversation before this point]\n{summary}"));
+        let text = text.strip_suffix('"').unwrap();
+        assert!(next.body.contains(text), "{text} is not in {}", next.body);
+    }
+}
+
+#[test]
 fn a_gemini_client_that_keeps_chunks_sends_the_same() {
     for target in TARGETS {
         for shows in [true, false] {

@@ -9,7 +9,7 @@ use crate::domain::{
         conversation::{AnswerFormat, Conversation, ReasoningEffort, RequestOptions, ToolChoice, ToolDefinition},
         json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
         losses::{TranslationLosses, Untranslatable},
-        write::{EMPTY_SCHEMA, SCHEMA_NAME},
+        write::{EMPTY_SCHEMA, SCHEMA_NAME, schema_strictness},
     },
     wire::Protocol,
 };
@@ -41,7 +41,7 @@ pub(super) fn write(
         }
         write_tool_choice(conversation, object);
         write_sampling(&conversation.options, losses, object)?;
-        write_format(&conversation.options, object);
+        write_format(&conversation.options, target, losses, object);
         write_calls_and_reasoning(conversation, target, losses, object);
         Ok::<(), Untranslatable>(())
     })?;
@@ -111,14 +111,14 @@ fn write_sampling(
         }
     }
     if let Some(option) = &options.top_k {
-        losses.dropped(option.path);
+        losses.dropped(&*option.path);
     }
     if let Some(option) = &options.stop
         && !option.value.is_empty()
     {
         if option.value.len() > STOPS_MAX {
             let reason = "this model's provider takes at most 4 stop sequences; send fewer";
-            losses.refused_in_strict(option.path, reason)?;
+            losses.refused_in_strict(&*option.path, reason)?;
         }
         object.array("stop", |stops| {
             for stop in option.value.iter().take(STOPS_MAX) {
@@ -129,7 +129,12 @@ fn write_sampling(
     Ok(())
 }
 
-fn write_format(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>) {
+fn write_format(
+    options: &RequestOptions<'_>,
+    target: &TranslationTarget<'_>,
+    losses: &mut TranslationLosses,
+    object: &mut JsonObjectWriter<'_>,
+) {
     let Some(option) = &options.format else { return };
     object.object("response_format", |format| match &option.value {
         AnswerFormat::Json => format.text("type", "json_object"),
@@ -146,8 +151,8 @@ fn write_format(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>)
                     inner.text("description", description);
                 }
                 inner.raw("schema", schema);
-                if let Some(strict) = strict {
-                    inner.flag("strict", *strict);
+                if let Some(strict) = schema_strictness(*strict, (&*option.path, &**schema), target, losses) {
+                    inner.flag("strict", strict);
                 }
             });
         }
@@ -173,7 +178,7 @@ fn write_calls_and_reasoning(
             && request.budget.is_none()
             && request.effort != ReasoningEffort::Max;
         if !has_own_word {
-            losses.adapted(option.path);
+            losses.adapted(&*option.path);
         }
         object.text("reasoning_effort", request.effort.responses_word());
     }

@@ -9,7 +9,7 @@ use crate::domain::translation::{
     conversation::{AnswerFormat, Conversation, ReasoningEffort, RequestOptions, ToolChoice, ToolDefinition},
     json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
     losses::{TranslationLosses, Untranslatable},
-    write::schema::gemini_schema,
+    write::{drop_schema_labels, schema::gemini_schema},
 };
 
 /// The maximum number of stop sequences.
@@ -158,10 +158,10 @@ fn write_generation_config(
     if let Some(option) = is_serial
         && !conversation.tools.is_empty()
     {
-        losses.dropped(option.path);
+        losses.dropped(&*option.path);
     }
     if let Some(option) = &options.cache_key {
-        losses.dropped(option.path);
+        losses.dropped(&*option.path);
     }
     Ok(())
 }
@@ -193,7 +193,7 @@ fn write_sampling(
     {
         if option.value.len() > STOPS_MAX {
             let reason = "this model's provider takes at most 5 stop sequences; send fewer";
-            losses.refused_in_strict(option.path, reason)?;
+            losses.refused_in_strict(&*option.path, reason)?;
         }
         config.array("stopSequences", |stops| {
             for stop in option.value.iter().take(STOPS_MAX) {
@@ -209,21 +209,23 @@ fn write_format(options: &RequestOptions<'_>, losses: &mut TranslationLosses, co
     config.text("responseMimeType", "application/json");
     match &option.value {
         AnswerFormat::Json => {}
-        // The name is only a label, and the provider always follows the schema.
         AnswerFormat::Schema {
-            name: _,
+            name,
             description,
             schema,
-            strict: _,
+            strict,
         } => {
             let changed = gemini_schema(schema);
             if changed.is_some() {
-                losses.adapted(option.path);
+                losses.adapted(&*option.path);
             }
             config.raw("responseJsonSchema", changed.as_deref().unwrap_or(schema));
-            if description.is_some() {
-                losses.dropped(format!("{}.description", option.path));
-            }
+            let labels = [
+                ("name", name.is_some()),
+                ("description", description.is_some()),
+                ("strict", strict.is_some()),
+            ];
+            drop_schema_labels(&option.path, labels, losses);
         }
     }
 }
@@ -237,7 +239,7 @@ fn write_thinking(
     config: &mut JsonObjectWriter<'_>,
 ) {
     let request = options.reasoning.as_ref().map(|option| {
-        losses.adapted(option.path);
+        losses.adapted(&*option.path);
         option.value
     });
     let is_off = request.is_some_and(|request| request.effort == ReasoningEffort::Off);

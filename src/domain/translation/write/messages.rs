@@ -13,7 +13,7 @@ use crate::domain::{
         json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
         losses::{TranslationLosses, Untranslatable},
         members::MemberReader,
-        write::{EMPTY_SCHEMA, messages::thinking::ThinkingMembers},
+        write::{EMPTY_SCHEMA, drop_schema_labels, messages::thinking::ThinkingMembers},
     },
     wire::Protocol,
 };
@@ -134,7 +134,7 @@ fn write_options(
     let options = &conversation.options;
     let max_tokens = match &options.max_tokens {
         // Zero means something else in this protocol: to fill the cache, and to answer nothing.
-        Some(option) if option.value == 0 => return Err(Untranslatable::new(option.path, "must be at least 1")),
+        Some(option) if option.value == 0 => return Err(Untranslatable::new(&*option.path, "must be at least 1")),
         Some(option) => option.value,
         None => {
             losses.adapted(max_tokens_path(target.translation.from));
@@ -172,9 +172,22 @@ fn write_output_config(
         match &option.value {
             AnswerFormat::Json => {
                 let reason = "this model's provider cannot promise JSON without a schema; send a schema";
-                losses.refused_in_strict(option.path, reason)?;
+                losses.refused_in_strict(&*option.path, reason)?;
             }
-            AnswerFormat::Schema { schema: text, .. } => schema = Some(&**text),
+            AnswerFormat::Schema {
+                name,
+                description,
+                schema: text,
+                strict,
+            } => {
+                schema = Some(&**text);
+                let labels = [
+                    ("name", name.is_some()),
+                    ("description", description.is_some()),
+                    ("strict", strict.is_some()),
+                ];
+                drop_schema_labels(&option.path, labels, losses);
+            }
         }
     }
     if effort.is_none() && schema.is_none() {
@@ -209,14 +222,14 @@ fn write_sampling(
     for (name, option) in numbers {
         let Some(option) = option else { continue };
         if is_thinking {
-            losses.dropped(option.path);
+            losses.dropped(&*option.path);
         } else {
             object.raw(name, option.value);
         }
     }
     let unknown = [&options.seed, &options.presence_penalty, &options.frequency_penalty];
     for option in unknown.into_iter().flatten() {
-        losses.dropped(option.path);
+        losses.dropped(&*option.path);
     }
     if let Some(option) = &options.stop
         && !option.value.is_empty()
@@ -228,7 +241,7 @@ fn write_sampling(
         });
     }
     if let Some(option) = &options.cache_key {
-        losses.dropped(option.path);
+        losses.dropped(&*option.path);
     }
 }
 

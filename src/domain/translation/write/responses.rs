@@ -9,7 +9,7 @@ use crate::domain::{
         conversation::{AnswerFormat, Conversation, ReasoningEffort, RequestOptions, ToolChoice, ToolDefinition},
         json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
         losses::{TranslationLosses, Untranslatable},
-        write::{BLOCK_BREAK, EMPTY_SCHEMA, SCHEMA_NAME},
+        write::{BLOCK_BREAK, EMPTY_SCHEMA, SCHEMA_NAME, schema_strictness},
     },
     wire::Protocol,
 };
@@ -45,7 +45,7 @@ pub(super) fn write(
         write_state(&conversation.options, object);
         write_sampling(&conversation.options, losses, object)?;
         write_reasoning(&conversation.options, target, losses, object);
-        write_format(&conversation.options, object);
+        write_format(&conversation.options, target, losses, object);
         write_calls_and_cache_key(conversation, object);
         Ok::<(), Untranslatable>(())
     })?;
@@ -116,12 +116,12 @@ fn write_sampling(
         &options.frequency_penalty,
     ];
     for option in unknown.into_iter().flatten() {
-        losses.dropped(option.path);
+        losses.dropped(&*option.path);
     }
     if let Some(option) = &options.stop
         && !option.value.is_empty()
     {
-        losses.refused_in_strict(option.path, "Responses has no stop sequences; leave them out")?;
+        losses.refused_in_strict(&*option.path, "Responses has no stop sequences; leave them out")?;
     }
     Ok(())
 }
@@ -135,7 +135,7 @@ fn write_reasoning(
     object: &mut JsonObjectWriter<'_>,
 ) {
     let effort = options.reasoning.as_ref().map(|option| {
-        losses.adapted(option.path);
+        losses.adapted(&*option.path);
         option.value.effort
     });
     let is_off = effort == Some(ReasoningEffort::Off);
@@ -155,7 +155,12 @@ fn write_reasoning(
     });
 }
 
-fn write_format(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>) {
+fn write_format(
+    options: &RequestOptions<'_>,
+    target: &TranslationTarget<'_>,
+    losses: &mut TranslationLosses,
+    object: &mut JsonObjectWriter<'_>,
+) {
     let Some(option) = &options.format else { return };
     object.object("text", |text| {
         text.object("format", |format| match &option.value {
@@ -172,8 +177,8 @@ fn write_format(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>)
                     format.text("description", description);
                 }
                 format.raw("schema", schema);
-                if let Some(strict) = strict {
-                    format.flag("strict", *strict);
+                if let Some(strict) = schema_strictness(*strict, (&*option.path, &**schema), target, losses) {
+                    format.flag("strict", strict);
                 }
             }
         });

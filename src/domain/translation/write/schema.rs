@@ -1,14 +1,14 @@
-//! JSON schemas for Gemini, which takes them as they are but for references: beside `$ref` it refuses most members.
+//! JSON schemas: for Gemini, which takes them as they are but for references, because beside `$ref` it refuses most members; and
+//! whether a provider can hold an answer to one.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
-use serde::{
-    Deserialize,
-    de::{Deserializer, MapAccess, Visitor},
-};
 use serde_json::value::RawValue;
 
-use crate::domain::translation::json_out::{push_array, push_object};
+use crate::domain::translation::{
+    json_out::{push_array, push_object},
+    members::raw_members,
+};
 
 /// The name of the member that refers to another schema.
 const REFERENCE: &str = "$ref";
@@ -41,6 +41,20 @@ const INNER_SCHEMAS: [&str; 15] = [
     "then",
     "else",
 ];
+/// The members of schemas that do not say which properties an object has, or that providers do not enforce.
+const OPEN_SCHEMAS: [&str; 9] = [
+    "patternProperties",
+    "propertyNames",
+    "unevaluatedProperties",
+    "dependentSchemas",
+    "dependencies",
+    "allOf",
+    "oneOf",
+    "not",
+    "if",
+];
+/// The members by one of which a schema says what it describes. Without them, providers do not enforce it.
+const KINDS: [&str; 3] = ["type", "anyOf", REFERENCE];
 /// The depth to which schemas are read; what is deeper stays as it is.
 const DEPTH_MAX: usize = 64;
 
@@ -99,7 +113,7 @@ fn changed_list(text: &str, depth: usize) -> Option<String> {
 
 /// The changed object; `None` for a value that is no object, too.
 fn changed_object(text: &str, place: SchemaPlace, depth: usize) -> Option<String> {
-    let SchemaMembers(members) = serde_json::from_str(text).ok()?;
+    let members = raw_members(text)?;
     // A property can have this name as well.
     let is_reference = place == SchemaPlace::Schema
         && members
@@ -123,35 +137,55 @@ fn changed_object(text: &str, place: SchemaPlace, depth: usize) -> Option<String
     is_changed.then_some(out)
 }
 
-/// The members of an object of a schema in their order, as JSON text.
-struct SchemaMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+/// Whether every schema within a schema says what it describes, and every object has exactly its properties, all of them required:
+/// Responses and `chat/completions` demand that of a schema that an answer must follow.
+pub(super) fn is_closed_schema(schema: &str) -> bool {
+    let value: Option<&RawValue> = serde_json::from_str(schema).ok();
+    value.is_some_and(|value| is_closed(value, SchemaPlace::Schema, 0))
+}
 
-/// The name of a member of a schema; serde copies it only if it has escapes.
-#[derive(Deserialize)]
-struct SchemaMemberName<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for SchemaMembers<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct SchemaMembersVisitor;
-        impl<'de> Visitor<'de> for SchemaMembersVisitor {
-            type Value = SchemaMembers<'de>;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
-                while let Some((SchemaMemberName(name), value)) =
-                    map.next_entry::<SchemaMemberName<'de>, &'de RawValue>()?
-                {
-                    members.push((name, value));
-                }
-                Ok(SchemaMembers(members))
-            }
-        }
-        deserializer.deserialize_map(SchemaMembersVisitor)
+fn is_closed(value: &RawValue, place: SchemaPlace, depth: usize) -> bool {
+    let text = value.get();
+    if depth > DEPTH_MAX {
+        return false;
     }
+    if text.starts_with('[') {
+        let elements: Option<Vec<&RawValue>> = serde_json::from_str(text).ok();
+        let is_inner_closed = |element: &&RawValue| is_closed(element, SchemaPlace::Schema, depth + 1);
+        return elements.is_some_and(|elements| elements.iter().all(is_inner_closed));
+    }
+    let Some(members) = raw_members(text) else {
+        // A schema can be true or false.
+        return false;
+    };
+    let is_inner_closed = |(name, value): &(Cow<'_, str>, &RawValue)| {
+        let inner = place.member(name);
+        let is_end = place == SchemaPlace::Schema && name == "additionalProperties";
+        is_end || inner.is_none_or(|inner| is_closed(value, inner, depth + 1))
+    };
+    (place == SchemaPlace::Named || is_closed_object(&members)) && members.iter().all(is_inner_closed)
+}
+
+/// Whether a schema with these members is one of no object, or of an object that is closed.
+fn is_closed_object(members: &[(Cow<'_, str>, &RawValue)]) -> bool {
+    let member = |name: &str| {
+        members
+            .iter()
+            .find(|(member, _)| member == name)
+            .map(|(_, value)| value.get())
+    };
+    let has_kind = KINDS.iter().any(|name| member(name).is_some());
+    if !has_kind || OPEN_SCHEMAS.iter().any(|name| member(name).is_some()) {
+        return false;
+    }
+    let is_object = member("properties").is_some() || member("type").is_some_and(|kind| kind.contains("\"object\""));
+    if !is_object {
+        return true;
+    }
+    let properties = raw_members(member("properties").unwrap_or("{}")).unwrap_or_default();
+    let required: Vec<String> = serde_json::from_str(member("required").unwrap_or("[]")).unwrap_or_default();
+    let is_required = |(name, _): &(Cow<'_, str>, &RawValue)| required.iter().any(|required| required == name);
+    member("additionalProperties") == Some("false") && properties.iter().all(is_required)
 }
 
 #[cfg(test)]
@@ -228,6 +262,49 @@ mod tests {
         let root = json!({"$ref": "#/$defs/N", "title": "t", "$defs": {"N": wide}, "definitions": {}});
         let expected = json!({"$ref": "#/$defs/N", "$defs": {"N": narrow}, "definitions": {}});
         assert_eq!(changed(&root.to_string()), Some(expected));
+    }
+
+    #[test]
+    fn a_schema_is_closed_if_all_its_objects_are() {
+        let point =
+            r#"{"type":"object","properties":{"x":{"type":"number"}},"required":["x"],"additionalProperties":false}"#;
+        let with = |name: &str, inner: &str| {
+            let properties = format!(r#"{{"type":"object","properties":{{"a":{{"type":"array","{name}":{inner}}}}}"#);
+            format!(r#"{properties},"required":["a"],"additionalProperties":false}}"#)
+        };
+        for closed in [
+            point.to_owned(),
+            r#"{"type":"string"}"#.to_owned(),
+            r#"{"type": ["object", "null"], "additionalProperties": false}"#.to_owned(),
+            with("items", point),
+            with("anyOf", &format!(r#"[{point},{{"type":"null"}}]"#)),
+            with("default", r#"{"type":"object","properties":{"x":{}}}"#),
+            format!(r##"{{"$ref":"#/$defs/p","$defs":{{"p":{point}}}}}"##),
+        ] {
+            assert!(is_closed_schema(&closed), "{closed}");
+        }
+        let open = point.replace("false", "true");
+        for other in [
+            open.clone(),
+            point.replace(r#","additionalProperties":false"#, ""),
+            point.replace(r#""required":["x"]"#, r#""required":[]"#),
+            r#"{"type":"object"}"#.to_owned(),
+            with("items", &open),
+            with("anyOf", &format!("[{open}]")),
+            with("allOf", &format!("[{point}]")),
+            format!(r##"{{"$ref":"#/$defs/p","$defs":{{"p":{open}}}}}"##),
+            "{}".to_owned(),
+            point.replace(r#"{"type":"number"}"#, r#"{"enum":[1]}"#),
+            "true".to_owned(),
+            "{".to_owned(),
+            format!(
+                "{}{point}{}",
+                r#"{"type":"array","items":"#.repeat(DEPTH_MAX + 1),
+                "}".repeat(DEPTH_MAX + 1)
+            ),
+        ] {
+            assert!(!is_closed_schema(&other), "{other}");
+        }
     }
 
     #[test]

@@ -10,7 +10,10 @@ use crate::domain::wire::{
         PickSegment::{Each, Key},
         Picks,
     },
-    protocol::{AnswerFacts, in_band_error, reported_source, update_text, varying},
+    protocol::{
+        AnswerFacts, in_band_error, reported_source, update_text,
+        varying::{self, TextDelta, VaryingKind, VaryingMember},
+    },
     usage::{PriceModifiers, Usage, UsageSource, fields::ReportField},
 };
 
@@ -22,8 +25,38 @@ const ERROR: usize = 4;
 const ERROR_TYPE: usize = 5;
 const ERROR_CODE: usize = 6;
 const CHOICES: usize = 7;
-/// The index of the first kind of content; the others follow.
+/// The index of the first kind of content; the others follow. The first ones are those of a stream.
 const FIRST_CONTENT: usize = 8;
+/// The paths that a chunk may have that only adds text.
+const OF_TEXT: [usize; 12] = [
+    USAGE,
+    MODEL,
+    SERVICE_TIER,
+    FINISH_REASON,
+    ERROR,
+    CHOICES,
+    FIRST_CONTENT,
+    FIRST_CONTENT + 1,
+    FIRST_CONTENT + 2,
+    FIRST_CONTENT + 3,
+    FIRST_CONTENT + 4,
+    FIRST_CONTENT + 5,
+];
+/// The members that some hosts change in every chunk: padding, and the time of the chunk.
+const VARYING: &[VaryingMember] = &[
+    VaryingMember {
+        key: b"\"obfuscation\"",
+        value: VaryingKind::Filling,
+    },
+    VaryingMember {
+        key: b"\"p\"",
+        value: VaryingKind::Filling,
+    },
+    VaryingMember {
+        key: b"\"created\"",
+        value: VaryingKind::Count,
+    },
+];
 
 /// The paths to pick out of events and bodies.
 pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, varying::CHAT].concat()));
@@ -162,6 +195,29 @@ impl ChatState {
         // Some hosts leave the finish reason out.
         facts.terminal |= facts.content_seen;
         self.usage_is_last |= facts.terminal;
+    }
+
+    /// Whether the chunk reports something that a later chunk would revoke (see [`super::dialect::AnswerDialect::is_revocable`]).
+    pub(super) fn is_revocable(&self, picks: &Picks<'_>, facts: &AnswerFacts) -> bool {
+        let is_other = |path: usize, known: Option<&SmolStr>| {
+            let named = picks.text(path);
+            named.is_some_and(|named| known.map(SmolStr::as_str) != Some(&*named))
+        };
+        is_other(MODEL, facts.model.as_ref()) || is_other(SERVICE_TIER, self.service_tier.as_ref())
+    }
+
+    /// Returns the members that can differ in the next chunk, if the chunk only adds text (see
+    /// [`super::dialect::AnswerDialect::text_delta`]).
+    pub(super) fn text_delta(picks: &Picks<'_>) -> Option<TextDelta> {
+        let has_reason = picks.text(FINISH_REASON).is_some_and(|reason| !reason.is_empty());
+        let has_usage = picks
+            .raw(USAGE)
+            .map_or(picks.is_present(USAGE), |usage| usage != b"null");
+        let only_adds_text = Self::has_content(picks) && !has_reason && !has_usage && !Self::is_error(picks);
+        (only_adds_text && picks.has_only(&OF_TEXT)).then_some(TextDelta {
+            varying: VARYING,
+            usage: None,
+        })
     }
 
     /// Whether a chunk is an error.

@@ -90,7 +90,7 @@ impl AnswerDialect {
             Self::Messages(_) => messages::MessagesState::is_text_delta(picks).then_some([].as_slice())?,
             Self::Responses(_) => responses::ResponsesState::varying_members(picks)?,
             Self::Gemini(_) => return gemini::GeminiState::text_delta(picks),
-            Self::Chat(_) => return None,
+            Self::Chat(_) => return chat::ChatState::text_delta(picks),
         };
         Some(TextDelta { varying, usage: None })
     }
@@ -108,7 +108,8 @@ impl AnswerDialect {
     pub(super) fn is_revocable(&self, picks: &Picks<'_>, facts: &AnswerFacts) -> bool {
         match self {
             Self::Gemini(_) => gemini::GeminiState::is_revocable(picks, facts),
-            Self::Messages(_) | Self::Responses(_) | Self::Chat(_) => false,
+            Self::Chat(state) => state.is_revocable(picks, facts),
+            Self::Messages(_) | Self::Responses(_) => false,
         }
     }
 

@@ -4,7 +4,7 @@ pub(crate) mod credential_mask;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use serde_json::Value;
 
@@ -20,6 +20,29 @@ const MESSAGE_CHARS_MAX: usize = 4096;
 const WORD_CHARS_MAX: usize = 128;
 /// The maximum number of entries in an error's details that are read.
 const DETAILS_MAX: usize = 16;
+
+/// Parts of providers' messages, in lower case, which say that the prompt is longer than the model's context.
+const OVERFLOW_WORDS: [&str; 13] = [
+    "context length",
+    "context_length",
+    "context window",
+    "context size",
+    "context limit",
+    "maximum context",
+    "maximum prompt length",
+    "prompt is too long",
+    "prompt exceeds max length",
+    "input is too long",
+    "input token count",
+    "model token limit",
+    "reduce the length of the",
+];
+/// Codes and types of providers' errors which say the same; the first is the code of Responses.
+const OVERFLOW_CODES: [&str; 2] = [OVERFLOW_CODE, "exceed_context_size_error"];
+/// The code for which clients of Responses shorten the conversation.
+const OVERFLOW_CODE: &str = "context_length_exceeded";
+/// The words in a message for which clients of Messages shorten the conversation.
+const OVERFLOW_PHRASE: &str = "prompt is too long";
 
 /// The content of a provider's error, whichever form it had.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,6 +60,7 @@ pub(crate) struct ErrorContent {
 /// that contains only the status. The message is still the provider's, so [`redact()`] must mask the body before or after this.
 pub(crate) fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_id: &str) -> Vec<u8> {
     let said = read(body).unwrap_or_default();
+    let is_overflow = matches!(status, 400 | 413 | 422) && said.is_context_overflow();
     // A number as the code says no more than the status does.
     let code = said.code.as_deref().filter(|code| !is_number(code));
     let message = said
@@ -52,11 +76,19 @@ pub(crate) fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_i
         ErrorForm::Of(Protocol::Messages) => {
             let kind = said.kind.filter(|kind| MESSAGES_TYPES.contains(&kind.as_str()));
             let kind = kind.as_deref().unwrap_or(messages::error_type(status));
+            let message = match is_overflow {
+                true => overflow_message(&message),
+                false => Cow::Borrowed(message.as_str()),
+            };
             messages::error_body(kind, &message, code, request_id)
         }
         ErrorForm::Of(Protocol::Responses) => {
             let kind = said.kind.as_deref().unwrap_or(responses::error_type(status));
-            responses::error_body(kind, &message, None, code.unwrap_or(responses_code(status)))
+            let code = match is_overflow {
+                true => OVERFLOW_CODE,
+                false => code.unwrap_or(responses_code(status)),
+            };
+            responses::error_body(kind, &message, None, code)
         }
         ErrorForm::Of(Protocol::Gemini) => {
             let name = said
@@ -189,6 +221,27 @@ impl ErrorContent {
             message: Some(truncate_chars(text, MESSAGE_CHARS_MAX)),
             ..Self::default()
         }
+    }
+
+    /// Whether the error says that the prompt is longer than the model's context.
+    pub(crate) fn is_context_overflow(&self) -> bool {
+        let has_code = self.words.iter().any(|word| OVERFLOW_CODES.contains(&word.as_str()));
+        has_code || self.message.as_deref().is_some_and(is_context_overflow)
+    }
+}
+
+/// Whether a provider's message says that the prompt is longer than the model's context.
+pub(crate) fn is_context_overflow(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    OVERFLOW_WORDS.iter().any(|words| message.contains(words))
+}
+
+/// Returns the message of a context overflow with the words for which clients of Messages shorten the conversation. They are put
+/// before a message that does not have them.
+pub(crate) fn overflow_message(message: &str) -> Cow<'_, str> {
+    match message.to_ascii_lowercase().contains(OVERFLOW_PHRASE) {
+        true => Cow::Borrowed(message),
+        false => Cow::Owned(format!("{OVERFLOW_PHRASE}: {message}")),
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) enum VaryingKind {
     Number,
     /// Padding, a string that hides the length of the text.
     Filling,
-    /// A number in the usage of the event.
+    /// A number in the usage of the event, or one that is not read.
     Count,
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{AdmitCall, AdmitReply},
     },
     money::billing::leases::{KEYS_MAX, LeaseLimits, Leases},

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId, SpendByKey, Step, TopUp,
             TopUpReply,

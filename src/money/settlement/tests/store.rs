@@ -13,10 +13,7 @@ use tokio::sync::watch;
 
 use crate::{
     domain::{
-        keys::{
-            key::{KeyId, KeyRecord},
-            secret::KeyDigest,
-        },
+        keys::{KeyId, KeyRecord, secret::KeyDigest},
         ledger::{
             AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId,
             SpendByKey, Step, TopUp, TopUpReply,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Fixture, text};
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{AccountChange, NodeId, Record, Settlement, Step},
         money::NanoUsd,
     },

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Fixture, text};
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{AccountChange, NodeId, Settlement, Step, consumption::Row, log_query::LogFilter},
         money::NanoUsd,
     },

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Fixture, text};
 use crate::{
     domain::{
-        keys::{change::ChangePrecondition, key::KeyId},
+        keys::{KeyId, change::ChangePrecondition},
         ledger::{AccountChange, NodeId, Settlement, Step, consumption::Row},
         money::NanoUsd,
     },

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{Fixture, text};
-use crate::domain::keys::{key::OVERLAP_MAX_SECONDS, secret::ServiceKey};
+use crate::domain::keys::{OVERLAP_MAX_SECONDS, secret::ServiceKey};
 
 #[tokio::test]
 async fn the_old_text_works_on_as_long_as_is_said_and_a_day_unless_it_is() {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Fixture;
 use crate::{
     domain::{
-        ledger::{AccountChange, NodeId, Settlement, Step, daily_sums::DailySums, tag::Tag},
+        ledger::{AccountChange, NodeId, Settlement, Step, daily_sums::DailySums, ids::Tag},
         money::NanoUsd,
     },
     store::ledger::contract::{key_id, row},

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    domain::ledger::tag::Tag,
+    domain::ledger::ids::Tag,
     sinks::files::{
         group::RowFilter,
         table::{TableReader, TableWriter},

@@ -7,7 +7,7 @@ use crate::{
     journal::NumberedRow,
     sinks::{
         Sink,
-        contract::{Place, batch, pages::of_day, samples::node},
+        contract::{Place, batch, node, pages::of_day},
         postgres::{Grants, PostgresLog, set_up},
     },
 };

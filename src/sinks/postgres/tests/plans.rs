@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
+            ids::Tag,
             log_query::{LogFilter, LogPosition},
-            tag::Tag,
         },
     },
     sinks::{asks::LogPageQuery, postgres::query::LogQuery},

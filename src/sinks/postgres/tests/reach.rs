@@ -5,7 +5,7 @@ use crate::{
     domain::keys::secret::Secret,
     sinks::{
         Sink,
-        contract::samples::node,
+        contract::node,
         postgres::{PostgresLog, PostgresSettings},
     },
 };

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{LogDay, NodeId, Step, consumption::Row, log_query},
     },
     journal::NumberedRow,

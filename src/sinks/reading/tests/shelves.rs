@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{NodeId, consumption::Row, log_query},
     },
     journal::NumberedRow,

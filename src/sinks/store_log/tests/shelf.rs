@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId, SpendByKey, Step,
             TopUp, TopUpReply,
@@ -24,7 +24,7 @@ use crate::{
         },
         money::NanoUsd,
     },
-    sinks::contract::samples::BEGIN_MS,
+    sinks::contract::BEGIN_MS,
     store::{
         StoreError,
         ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, LogLists},

@@ -16,13 +16,12 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             Account, AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, NodeId, Step, VolatileState,
             consumption::{RETENTION_DAYS, Row},
-            daily_sums::day_of,
+            daily_sums::{RetentionProgress, day_of},
             notice::{NoticeId, TakenNotices},
-            retention::RetentionProgress,
         },
     },
     store::{
@@ -30,7 +29,7 @@ use crate::{
         embedded::ledger::{
             CommitSignals, FAILING_MAX_MS,
             accounts::daily_sums::OpenDays,
-            file::{LedgerFile, PendingAccountWrite, retention::first_hour},
+            file::{LedgerFile, PendingAccountWrite, daily_sums::first_hour},
         },
     },
 };

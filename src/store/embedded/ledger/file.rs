@@ -4,9 +4,7 @@
 //! sums of half a year, that would take too long at a start.
 
 mod archive;
-mod daily_sums;
-pub(super) mod retention;
-mod stability;
+pub(super) mod daily_sums;
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +19,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             Account,
             account::{AccountSummary, key::AccountKey, notices::Notices, operations::RecordedOperation},

@@ -52,7 +52,7 @@ async fn hours_are_removed_when_old_sums_are() {
     // As on the days before, half a day apart.
     for half_days in (0..=4).rev() {
         let books = store.books();
-        let at_ms = now_ms - half_days * crate::domain::ledger::retention::RUN_INTERVAL_MS;
+        let at_ms = now_ms - half_days * crate::domain::ledger::daily_sums::RUN_INTERVAL_MS;
         blocking(move || books.remove_old(at_ms)).await.unwrap();
     }
     for (hour, is_there) in [(now, true), (kept, true), (gone, false)] {

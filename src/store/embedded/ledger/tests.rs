@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use super::upkeep::Upkeep;
 use super::*;
 use crate::domain::ledger::consumption::{RETENTION_DAYS, Row};
+use crate::domain::ledger::daily_sums::RetentionProgress;
 use crate::domain::ledger::daily_sums::SumSubject;
-use crate::domain::ledger::retention::RetentionProgress;
-use crate::domain::ledger::{AccountChange, Denial, Settlement, tag::Tag};
+use crate::domain::ledger::{AccountChange, Denial, Settlement, ids::Tag};
 use crate::store::contract::until;
 use crate::store::embedded::ledger::HOUR_MS;
 use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
@@ -190,7 +190,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     // The key's revision has lasted as well.
     assert_eq!(store.admit(&ask("b", 4)).await, Ok(AdmitReply::StaleKey));
     let mut revoked = ask("b", 6);
-    Arc::make_mut(&mut revoked.key).state = crate::domain::keys::key::KeyState::Revoked { at: 1 };
+    Arc::make_mut(&mut revoked.key).state = crate::domain::keys::KeyState::Revoked { at: 1 };
     assert_eq!(store.admit(&revoked).await, Ok(AdmitReply::Refused(Denial::KeyRevoked)));
     store.flush().await.unwrap();
     drop(store);

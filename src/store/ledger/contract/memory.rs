@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::{Failover, Fixture, TestClock, ledger_suite, lists_suite, model::Model};
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId, SpendByKey, Step,
             TopUp, TopUpReply,

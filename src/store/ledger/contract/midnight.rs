@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
-    keys::key::KeyRecord,
+    keys::KeyRecord,
     ledger::{
         AccountChange, AdmitCall, AdmitReply, Denial, Grant, KeySpend, KeyTerms, QuotaReset, QuotaUse, Settlement,
         Step, consumption::Row,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             Account, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId,
             SpendByKey, Step, TopUp, TopUpReply,

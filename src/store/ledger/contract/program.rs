@@ -6,17 +6,16 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 mod compare;
 mod leases;
-mod records;
 
 use super::{Fixture, key_id, model::Model, node, row};
 use crate::domain::{
-    keys::key::{KeyRecord, KeyState},
+    keys::{KeyRecord, KeyState},
     ledger::{
         AccountChange, AccountRecord, AdmitCall, AdmitReply, KeyTerms, NodeId, OperationId, QuotaReset, RateLimits,
         Settlement, Step, TopUp,
         consumption::Row,
+        ids::Tag,
         lease::{LeaseCall, LeaseId},
-        tag::Tag,
     },
     money::NanoUsd,
 };

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::{Fixture, key_id, node, row};
 use crate::domain::{
-    keys::key::KeyId,
+    keys::KeyId,
     ledger::{
         AccountChange, Settlement, Step,
         consumption::Row,
         daily_sums::{DailySum, DailySums, SumSelector, SumSubject, TAGS_A_DAY_MAX},
-        tag::Tag,
+        ids::Tag,
     },
     money::NanoUsd,
 };

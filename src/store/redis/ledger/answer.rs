@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::vec::IntoIter;
 
-use crate::domain::keys::key::KeyId;
+use crate::domain::keys::KeyId;
 use crate::domain::keys::terms::Thresholds;
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::lease::{LeaseAllowance, LeaseGrant};

@@ -3,10 +3,7 @@
 
 use crate::{
     domain::{
-        keys::{
-            key::{KeyId, KeyState},
-            terms::Thresholds,
-        },
+        keys::{KeyId, KeyState, terms::Thresholds},
         ledger::{
             AccountChange, AccountRecord, AdmitCall, ProviderState, RateLimits, Settlement, Step, TopUp,
             account::{

@@ -309,7 +309,7 @@ mod tests {
         assert_eq!((tokens.estimated_max, tokens.used_max), (most, 30));
     }
 
-    fn node_key() -> crate::domain::keys::key::KeyId {
+    fn node_key() -> crate::domain::keys::KeyId {
         crate::store::ledger::contract::key_id(1)
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     domain::{
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             AccountTerms, KeyTerms, LogDay, NodeId, OperationId, RateLimits,
             account::{

@@ -51,6 +51,58 @@ const SOURCES: &[(&str, [i64; 5])] = &[
     ("mimo-v2.6-pro", [435_000, 435_000, 435_000, 3_600, 870_000]),
 ];
 
+/// The same of the models of hosts: the host, the price's name, and nano-USD of 1000 tokens of input, cache read and output. A cache
+/// is written at the price of input.
+const HOSTS: &[(&str, &str, [i64; 3])] = &[
+    ("groq", "gpt-oss-120b", [150_000, 75_000, 600_000]),
+    ("groq", "gpt-oss-20b", [75_000, 37_500, 300_000]),
+    ("groq", "qwen3.8-27b", [800_000, 800_000, 4_000_000]),
+    ("cerebras", "gpt-oss-120b", [350_000, 350_000, 750_000]),
+    ("cerebras", "qwen3.8-27b", [990_000, 990_000, 1_490_000]),
+    ("mistral", "mistral-medium-3-5", [1_500_000, 150_000, 7_500_000]),
+    ("mistral", "mistral-small-2603", [150_000, 15_000, 600_000]),
+    ("mistral", "mistral-large-2512", [500_000, 50_000, 1_500_000]),
+    ("xai", "grok-4.7", [2_000_000, 500_000, 6_000_000]),
+    ("xai", "grok-4.6", [2_000_000, 500_000, 6_000_000]),
+    ("xai", "grok-4.3", [1_250_000, 200_000, 2_500_000]),
+    ("openrouter", "kimi-k3", [3_000_000, 300_000, 15_000_000]),
+    ("openrouter", "glm-5.3", [1_400_000, 260_000, 4_400_000]),
+    ("openrouter", "deepseek-v4.1-flash", [300_000, 6_000, 1_200_000]),
+    ("openrouter", "gpt-oss-120b", [150_000, 75_000, 600_000]),
+    ("together", "kimi-k3", [3_000_000, 300_000, 15_000_000]),
+    ("together", "glm-5.3", [1_400_000, 260_000, 4_400_000]),
+    ("together", "deepseek-v4.1-flash", [300_000, 6_000, 1_200_000]),
+    ("together", "gpt-oss-120b", [150_000, 150_000, 600_000]),
+    ("fireworks", "kimi-k3", [3_000_000, 300_000, 15_000_000]),
+    ("fireworks", "glm-5.3", [1_400_000, 260_000, 4_400_000]),
+    ("fireworks", "deepseek-v4.1-flash", [300_000, 6_000, 1_200_000]),
+];
+
+#[test]
+fn the_prices_of_a_host_are_those_of_the_sources() {
+    let list = PriceList::shipped().unwrap();
+    let none = Usage::default();
+    for (provider, name, [input, read, output]) in HOSTS.iter().copied() {
+        let price = list.find(name, provider).unwrap();
+        #[rustfmt::skip]
+        let parts = [
+            (Usage { input_uncached: 1000, ..none }, input),
+            (Usage { cache_write_short: 1000, ..none }, input),
+            (Usage { cache_write_long: 1000, ..none }, input),
+            (Usage { cache_read: 1000, ..none }, read),
+            (Usage { output_text: 1000, ..none }, output),
+            (Usage { output_reasoning: 1000, ..none }, output),
+        ];
+        for (part, nano) in parts {
+            assert_eq!(nanos(price, part), nano, "{name} at {provider} {part:?}");
+        }
+    }
+    for (name, provider, _) in list.iter().filter(|(_, provider, _)| provider.is_some()) {
+        let is_known = HOSTS.iter().any(|known| known.1 == name && Some(known.0) == provider);
+        assert!(is_known, "{name} at {provider:?}");
+    }
+}
+
 #[test]
 fn the_shipped_prices_are_those_of_the_sources() {
     let none = Usage::default();
@@ -97,6 +149,10 @@ fn the_highest_tier_that_matches_prices_the_whole_request() {
         ("gemini-3.1-pro-preview", 200_000, 12_000_000, 18_000_000),
         ("MiniMax-M3", 512_000, 1_200_000, 2_400_000),
         ("qwen3.7-plus", 256_000, 1_600_000, 4_800_000),
+        // xAI has its higher prices from 200,000 tokens on.
+        ("grok-4.7", 199_999, 6_000_000, 12_000_000),
+        ("grok-4.6", 199_999, 6_000_000, 12_000_000),
+        ("grok-4.3", 199_999, 2_500_000, 5_000_000),
     ] {
         let price = shipped(name);
         let output = |input_total: u64| {

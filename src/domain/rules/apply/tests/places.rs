@@ -96,6 +96,91 @@ fn a_condition_on_a_sibling_holds_whatever_the_order() {
 }
 
 #[test]
+fn a_text_can_be_told_by_its_beginning() {
+    check(
+        "op = \"remove\"; path = \"s[]\"; when = [{ field = \"type\", equals = \"text\" }, { field = \"text\", starts_with = \"x-h: é\" }]",
+        &[
+            (
+                r#"{"s":[ {"type":"text","text":"x-h: é 1"} , {"type":"text", "text":"be\u0020brief 1.0"}]}"#,
+                r#"{"s":[ {"type":"text", "text":"be\u0020brief 1.0"}]}"#,
+            ),
+            (
+                r#"{"s":[{"text":"be brief","type":"text"} , {"text":"x-h: é","type":"text"} ],"k":1.0}"#,
+                r#"{"s":[{"text":"be brief","type":"text"} ],"k":1.0}"#,
+            ),
+            (r#"{"s":[{"type":"text","text":"\u0078-h: \u00e9\n"}]}"#, r#"{"s":[]}"#),
+            (r#"{"s":[{"type":"text","text":"x-h: é\\"}]}"#, r#"{"s":[]}"#),
+        ],
+    );
+    for unlike in [
+        r#"{"s":[{"type":"text","text":"x-h: "}]}"#,
+        r#"{"s":[{"type":"text","text":"x-h: \u00e8"}]}"#,
+        r#"{"s":[{"type":"text","text":"x-h: \\u00e9"}]}"#,
+        r#"{"s":[{"type":"text","text":"\\x-h: é"}]}"#,
+        r#"{"s":[{"type":"text","text":""}]}"#,
+        r#"{"s":[{"type":"text","text":" x-h: é"}]}"#,
+        r#"{"s":[{"type":"text","text":["x-h: é"]}]}"#,
+        r#"{"s":[{"type":"text","text":null},{"type":"text"},"x-h: é",7]}"#,
+        r#"{"s":[{"type":"image","text":"x-h: é"}]}"#,
+        r#"{"s":"x-h: é"}"#,
+    ] {
+        let edit = "op = \"remove\"; path = \"s[]\"; when = [{ field = \"type\", equals = \"text\" }, { field = \"text\", starts_with = \"x-h: é\" }]";
+        check(edit, &[(unlike, unlike)]);
+    }
+    check(
+        "op = \"remove\"; path = \"k\"; when = { root_field = \"a.b\", starts_with = \"\\\"\" }",
+        &[
+            (r#"{"k":1,"a":{"b":"\"q\""}}"#, r#"{"a":{"b":"\"q\""}}"#),
+            (r#"{"k":1,"a":{"b":"q"}}"#, r#"{"k":1,"a":{"b":"q"}}"#),
+        ],
+    );
+}
+
+#[test]
+fn an_edit_inside_of_elements_can_follow_a_removal_of_elements() {
+    let edits = [
+        "op = \"remove\"; path = \"s[]\"; when = { field = \"t\", starts_with = \"x\" }",
+        "op = \"remove\"; path = \"s[].c\"",
+        "op = \"set\"; path = \"s[].o.n\"; value = 1; when = { field = \"n\", present = false }",
+        "op = \"map\"; path = \"s[].t\"; values = { a = \"xx\" }",
+    ];
+    let first_three = edits.get(..3).unwrap();
+    assert_eq!(body_rules(first_three).batches.len(), 1);
+    for (text, expected) in [
+        (
+            r#"{"s":[{"t":"x","c":1,"o":{}}, {"t":"a","c":1,"o":{}},{"c":1,"t":"x1"}]}"#,
+            r#"{"s":[{"t":"xx","o":{"n":1}}]}"#,
+        ),
+        (
+            r#"{"s":[{"c":1},{"o":{},"c":1,"t":"x"},{"c":1,"t":"b"}]}"#,
+            r#"{"s":[{},{"t":"b"}]}"#,
+        ),
+        (r#"{"s":[{"c":1,"t":"x"},{"o":{"n":2},"t":"x"}]}"#, r#"{"s":[]}"#),
+    ] {
+        assert_eq!(edited(&edits, text).as_deref(), Some(expected), "{text}");
+    }
+    let removal = edits[0];
+    for (other, batches) in [
+        (
+            "op = \"remove\"; path = \"s[].c\"; when = { root_field = \"s\", present = true }",
+            2,
+        ),
+        ("op = \"refuse\"; path = \"s[].c\"; message = \"{path}\"", 2),
+        ("op = \"remove\"; path = \"s\"", 2),
+        ("op = \"remove\"; path = \"s[]\"", 2),
+        (
+            "op = \"remove\"; path = \"k\"; when = { field = \"s\", present = true }",
+            2,
+        ),
+        ("op = \"remove\"; path = \"k\"", 1),
+    ] {
+        assert_eq!(body_rules(&[removal, other]).batches.len(), batches, "{other}");
+    }
+    let inner_first = body_rules(&["op = \"map\"; path = \"s[].t\"; values = { a = \"x\" }", removal]);
+    assert_eq!(inner_first.batches.len(), 2, "the removal asks for the changed value");
+}
+
+#[test]
 fn several_conditions_all_have_to_hold() {
     check(
         "op = \"remove\"; path = \"c[].e\"; when = [{ field = \"t\", equals = 1 }, { root_field = \"x.y\", present = true }]",

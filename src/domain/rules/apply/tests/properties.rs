@@ -119,6 +119,8 @@ fn condition() -> impl Strategy<Value = Condition> {
     let test = prop_oneof![
         any::<bool>().prop_map(ValueTest::Present),
         prop::collection::vec(scalar, 1..8).prop_map(ValueTest::In),
+        prop::sample::select(vec!["a", "b", "é", "é\"\n", "{", "]}"])
+            .prop_map(|beginning| ValueTest::StartsWith(beginning.to_owned())),
     ];
     let base = prop::sample::select(vec![FieldBase::Holder, FieldBase::Root]);
     (base, prop::collection::vec(name(), 1..3), test)
@@ -215,6 +217,9 @@ fn holds(edit: &BodyEdit, root: &Value, holder: &Value) -> bool {
                 Scalar::Number(JsonNumber::Integer(number)) => value.and_then(Value::as_f64) == Some(*number as f64),
                 Scalar::Number(JsonNumber::Float(_)) => false,
             }),
+            ValueTest::StartsWith(beginning) => value
+                .and_then(Value::as_str)
+                .is_some_and(|text| text.starts_with(beginning)),
         }
     })
 }

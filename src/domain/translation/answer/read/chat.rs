@@ -10,12 +10,12 @@ use std::borrow::Cow;
 use crate::domain::translation::{
     ChatReasoning, ChatTraits,
     answer::{
-        AnswerEvent, AnswerFault, EVENT_BYTES_MAX, StopCause,
+        AnswerEvent, AnswerFault, AnswerLosses, EVENT_BYTES_MAX, StopCause,
         read::{
-            Emit,
+            BROKEN_OFF, Emit,
             chat::{
                 calls::ChatAnswerCalls,
-                chunk::{ChatCallPiece, ChatChoice, ChatChunk},
+                chunk::{ChatCallPiece, ChatChoice, ChatChunk, ChatDelta},
             },
             member_failure,
         },
@@ -27,8 +27,6 @@ use crate::domain::translation::{
 const END_MARK: &str = "[DONE]";
 /// The reason for the end where the provider has given none.
 const USUAL_REASON: &str = "stop";
-/// The message of an error that only the reason for the end tells.
-const BROKEN_OFF: &str = "the provider broke the answer off because of an error; send the request again";
 /// The index of a call in the member that hosts had before they had several calls.
 const LEGACY_INDEX: u64 = u64::MAX;
 
@@ -39,6 +37,10 @@ pub(crate) struct ChatAnswerReader {
     has_begun: bool,
     has_ended: bool,
     has_refused: bool,
+    /// The provider's reason for the end. Usage may follow it, and from some hosts more content.
+    reason: Option<String>,
+    /// Content has come since the reason.
+    has_more_content: bool,
     /// The reasoning since the last other content.
     thought: String,
     /// The reasoning was longer than [`EVENT_BYTES_MAX`], so it is not kept.
@@ -54,6 +56,8 @@ impl ChatAnswerReader {
             has_begun: false,
             has_ended: false,
             has_refused: false,
+            reason: None,
+            has_more_content: false,
             thought: String::new(),
             is_thought_too_long: false,
             calls: ChatAnswerCalls::default(),
@@ -67,7 +71,7 @@ impl ChatAnswerReader {
     pub(crate) fn on_event(&mut self, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         match data.trim() {
             "" => Ok(()),
-            END_MARK => self.end_without_reason(true, emit),
+            END_MARK => self.end(self.calls.are_complete(), emit),
             data => self.on_chunk(&parse(data)?, emit),
         }
     }
@@ -82,29 +86,28 @@ impl ChatAnswerReader {
             return Err(AnswerFault::Unreadable);
         }
         self.on_chunk(&chunk, emit)?;
-        self.end_without_reason(true, emit)
+        self.end(self.calls.are_complete_or_empty(), emit)
     }
 
-    /// The provider has ended the stream properly. Some hosts name no reason for the end behind calls.
+    /// The provider has ended the stream properly. Some hosts name no reason for the end behind calls, and have no end mark.
     ///
     /// # Errors
     /// `emit` fails.
     pub(crate) fn on_end(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
-        self.end_without_reason(false, emit)
+        self.end(self.calls.has_named() && self.calls.are_complete(), emit)
     }
 
     fn on_chunk(&mut self, chunk: &ChatChunk<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
-        let choices = chunk.choices.as_deref().unwrap_or_default();
         if self.has_ended {
-            // Usage, or the reason for the end once more. Content would be lost, because the client's answer is complete.
-            let has_content = |choice: &ChatChoice<'_>| choice.content().is_some_and(|content| content.has_content());
-            return match choices.iter().any(has_content) {
-                true => Err(AnswerFault::Unreadable),
-                false => Ok(()),
-            };
+            return Ok(());
         }
+        let choices = chunk.choices.as_deref().unwrap_or_default();
         let error = chunk.error.or_else(|| choices.iter().find_map(|choice| choice.error));
         if let Some(error) = error {
+            if self.reason.is_some() {
+                // The answer was complete already.
+                return Ok(());
+            }
             self.has_ended = true;
             return emit(member_failure(error));
         }
@@ -122,28 +125,57 @@ impl ChatAnswerReader {
     }
 
     fn on_choice(&mut self, choice: &ChatChoice<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
-        if let Some(content) = choice.content() {
-            for event in content.events(self.reasoning)? {
-                self.pass(event, emit)?;
-            }
-            let pieces = content.tool_calls.as_deref().unwrap_or_default();
-            for piece in pieces {
-                self.on_call(piece, emit)?;
-            }
-            // Some hosts send a call in both members.
-            if let (Some(function), []) = (&content.function_call, pieces) {
-                let piece = ChatCallPiece {
-                    index: Some(LEGACY_INDEX),
-                    id: None,
-                    function: Some(function.clone()),
-                };
-                self.on_call(&piece, emit)?;
-            }
+        let content = match self.reason.is_some() {
+            false => choice.content(),
+            // Behind the reason, hosts send empty deltas, and some the whole message once more.
+            true => choice.new_content().filter(|content| content.has_content()),
+        };
+        if let Some(content) = content {
+            self.has_more_content = self.reason.is_some();
+            self.on_content(content, emit)?;
         }
         match choice.finish_reason.as_deref() {
             None | Some("") => Ok(()),
-            Some(reason) => self.stop(reason, emit),
+            Some(reason) => self.on_reason(reason, emit),
         }
+    }
+
+    fn on_content(&mut self, content: &ChatDelta<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        for event in content.events(self.reasoning)? {
+            self.pass(event, emit)?;
+        }
+        let pieces = content.tool_calls.as_deref().unwrap_or_default();
+        for piece in pieces {
+            self.on_call(piece, emit)?;
+        }
+        // Some hosts send a call in both members.
+        if let (Some(function), []) = (&content.function_call, pieces) {
+            let piece = ChatCallPiece {
+                index: Some(LEGACY_INDEX),
+                id: None,
+                function: Some(function.clone()),
+            };
+            self.on_call(&piece, emit)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the reason for the end until nothing more can follow. Some hosts repeat it; another one counts only behind more
+    /// content.
+    fn on_reason(&mut self, reason: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        if self.reason.is_some() && !std::mem::take(&mut self.has_more_content) {
+            return Ok(());
+        }
+        if let Some(status) = failure_status(reason) {
+            self.has_ended = true;
+            self.emit_reasoning(emit)?;
+            return emit(AnswerEvent::Failed {
+                status,
+                message: Cow::Borrowed(BROKEN_OFF),
+            });
+        }
+        self.reason = Some(reason.to_owned());
+        Ok(())
     }
 
     fn on_call(&mut self, piece: &ChatCallPiece<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
@@ -178,7 +210,7 @@ impl ChatAnswerReader {
     /// Emits the state of the reasoning that has been collected: other content follows.
     fn emit_reasoning(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if std::mem::take(&mut self.is_thought_too_long) {
-            return emit(AnswerEvent::Lost("reasoning_state"));
+            return emit(AnswerEvent::Lost(AnswerLosses::REASONING_STATE));
         }
         if self.thought.is_empty() {
             return Ok(());
@@ -187,26 +219,15 @@ impl ChatAnswerReader {
         emit(AnswerEvent::Reasoning(ReasoningState::Text { text }))
     }
 
-    /// The answer has ended, and the provider may have named no reason. `is_marked`: it has said that this is the end; else only
-    /// complete calls show that nothing is missing.
-    fn end_without_reason(&mut self, is_marked: bool, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
-        let is_whole = self.calls.are_whole() && (is_marked || self.calls.has_named());
-        if self.has_ended || !self.has_begun || !is_whole {
+    /// Nothing more follows. Without a reason for the end, the answer is complete only if `is_complete`.
+    fn end(&mut self, is_complete: bool, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        let is_stopped = self.reason.is_some() || (self.has_begun && is_complete);
+        if self.has_ended || !is_stopped {
             return Ok(());
         }
-        self.stop(USUAL_REASON, emit)
-    }
-
-    fn stop(&mut self, reason: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         self.has_ended = true;
         self.emit_reasoning(emit)?;
-        if let Some(status) = failure_status(reason) {
-            return emit(AnswerEvent::Failed {
-                status,
-                message: Cow::Borrowed(BROKEN_OFF),
-            });
-        }
-        let cause = self.stop_cause(reason);
+        let cause = self.stop_cause(self.reason.as_deref().unwrap_or(USUAL_REASON));
         self.calls.finish(cause == StopCause::Calls, emit)?;
         emit(AnswerEvent::Stop(cause))
     }

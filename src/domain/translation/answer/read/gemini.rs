@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use crate::domain::translation::{
     answer::{
-        AnswerEvent, AnswerFault, Citation, EVENT_BYTES_MAX, StopCause,
+        AnswerEvent, AnswerFault, AnswerLosses, Citation, EVENT_BYTES_MAX, StopCause,
         read::{
             Emit,
             gemini::{
@@ -176,13 +176,13 @@ impl GeminiAnswerReader {
 
     fn on_source(&mut self, source: Option<Citation<'_>>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let Some(source) = source else {
-            return emit(AnswerEvent::Lost("citation"));
+            return emit(AnswerEvent::Lost(AnswerLosses::CITATION));
         };
         if self.sources.iter().any(|url| *url == source.url) {
             return Ok(());
         }
         if self.sources.len() >= SOURCES_MAX {
-            return emit(AnswerEvent::Lost("citation"));
+            return emit(AnswerEvent::Lost(AnswerLosses::CITATION));
         }
         self.sources.push(source.url.clone().into_owned());
         emit(AnswerEvent::Cited(source))
@@ -198,7 +198,7 @@ impl GeminiAnswerReader {
 
     fn lose_remaining(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if self.open_call.take().is_some() {
-            emit(AnswerEvent::Lost("incomplete_call"))?;
+            emit(AnswerEvent::Lost(AnswerLosses::CALL))?;
         }
         self.lose_signature(emit)
     }

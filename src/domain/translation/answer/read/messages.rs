@@ -1,6 +1,5 @@
 //! Reads answers of the Messages protocol.
 
-mod block;
 #[cfg(test)]
 mod tests;
 
@@ -11,21 +10,16 @@ use serde_json::value::RawValue;
 
 use crate::domain::translation::{
     answer::{
-        AnswerEvent, AnswerFault, EVENT_BYTES_MAX, StopCause,
-        read::{
-            Emit, failure,
-            messages::block::{MessagesAnswerBlock, citation, citations},
-        },
+        AnswerEvent, AnswerFault, AnswerLosses, Citation, EVENT_BYTES_MAX, StopCause,
+        read::{BROKEN_OFF, Emit, failure},
     },
     reasoning::ReasoningState,
 };
 
 /// The maximum number of blocks that are open at a time.
 const OPEN_BLOCKS_MAX: usize = 256;
-/// The message of an error that only the reason for the end tells.
-const BROKEN_OFF: &str = "the provider broke the answer off because of an error; send the request again";
-/// The arguments of a call that has none.
-const NO_ARGUMENTS: &str = "{}";
+/// The type of a block that is a call of the client's tool.
+const CALL_BLOCK: &str = "tool_use";
 
 /// Reads one answer.
 #[derive(Debug, Default)]
@@ -58,7 +52,7 @@ enum OpenContent {
         signature: String,
         is_too_long: bool,
     },
-    /// A call, with the input of its beginning, which counts if no other comes.
+    /// A call, with the input of its beginning, which counts if it has members and no other comes.
     Call {
         slot: u32,
         input: String,
@@ -99,6 +93,54 @@ struct MessagesDelta<'a> {
 #[derive(Debug, Deserialize)]
 struct MessagesStopDetails {
     explanation: Option<String>,
+}
+
+/// A block. Which members it has depends on its type.
+#[derive(Debug, Deserialize)]
+struct MessagesAnswerBlock<'a> {
+    /// Its type.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The text.
+    text: Option<String>,
+    /// The sources of the text.
+    #[serde(borrow)]
+    citations: Option<&'a RawValue>,
+    /// The text of thinking.
+    thinking: Option<String>,
+    /// The signature of thinking.
+    signature: Option<String>,
+    /// The content of redacted thinking.
+    data: Option<String>,
+    /// The arguments of a call.
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    id: Option<String>,
+    name: Option<String>,
+}
+
+impl MessagesAnswerBlock<'_> {
+    /// The beginning of the call that the block is.
+    fn call(&self, slot: u32) -> AnswerEvent<'_> {
+        AnswerEvent::Call {
+            slot,
+            id: Cow::Borrowed(self.id.as_deref().unwrap_or_default()),
+            name: Cow::Borrowed(self.name.as_deref().unwrap_or_default()),
+        }
+    }
+
+    /// What is lost with a block that no client's protocol has; `None` if it has no content.
+    fn lost_kind(&self) -> Option<&'static str> {
+        match self.kind.as_str() {
+            // Only says that another model goes on.
+            "fallback" => None,
+            "server_tool_use" | "mcp_tool_use" | "mcp_tool_listing" => Some("server_tool"),
+            kind if kind.ends_with("_tool_result") => Some("server_tool"),
+            "container_upload" => Some("container_upload"),
+            "compaction" => Some("compaction"),
+            _ => Some("content_block"),
+        }
+    }
 }
 
 /// A non-streaming answer.
@@ -157,7 +199,14 @@ impl MessagesAnswerReader {
             self.on_block(index, block, emit)?;
             self.on_block_end(index, emit)?;
         }
-        self.on_answer_delta(answer.stop_reason, answer.stop_details, emit)?;
+        let ends_with_call = blocks.last().is_some_and(|block| block.kind == CALL_BLOCK);
+        self.stop_reason = answer.stop_reason;
+        if ends_with_call && self.stop_cause().is_some_and(StopCause::is_cut) {
+            // Its arguments are always an object, which lacks what the model had not written yet.
+            let slot = self.calls.saturating_sub(1);
+            emit(AnswerEvent::CallCut { slot })?;
+        }
+        self.on_answer_delta(None, answer.stop_details, emit)?;
         self.stop(emit)
     }
 
@@ -204,13 +253,13 @@ impl MessagesAnswerReader {
                 let data = Cow::Borrowed(block.data.as_deref().unwrap_or_default());
                 emit(AnswerEvent::Reasoning(ReasoningState::Redacted { data }))?;
             }
-            "tool_use" => {
+            CALL_BLOCK => {
                 let slot = self.calls;
                 self.calls = slot.saturating_add(1);
                 emit(block.call(slot))?;
                 content = OpenContent::Call {
                     slot,
-                    input: block.input.map_or(NO_ARGUMENTS, RawValue::get).to_owned(),
+                    input: block.input.map_or("", RawValue::get).to_owned(),
                     has_arguments: false,
                 };
             }
@@ -298,23 +347,28 @@ impl MessagesAnswerReader {
         for block in self.open.drain(..) {
             end_content(block.content, emit)?;
         }
-        let cause = match self.stop_reason.as_deref().unwrap_or_default() {
+        emit(match self.stop_cause() {
+            Some(cause) => AnswerEvent::Stop(cause),
+            None => AnswerEvent::Failed {
+                status: 502,
+                message: Cow::Borrowed(BROKEN_OFF),
+            },
+        })
+    }
+
+    /// The cause of the stop; `None` if the answer has failed.
+    fn stop_cause(&self) -> Option<StopCause> {
+        Some(match self.stop_reason.as_deref().unwrap_or_default() {
             "max_tokens" => StopCause::MaxTokens,
             "stop_sequence" => StopCause::Sequence,
             "refusal" => StopCause::Refused,
             "model_context_window_exceeded" => StopCause::ContextFull,
             // Words of other providers that speak the protocol.
             "sensitive" => StopCause::Filtered,
-            "network_error" => {
-                return emit(AnswerEvent::Failed {
-                    status: 502,
-                    message: Cow::Borrowed(BROKEN_OFF),
-                });
-            }
+            "network_error" => return None,
             _ if self.calls > 0 => StopCause::Calls,
             _ => StopCause::End,
-        };
-        emit(AnswerEvent::Stop(cause))
+        })
     }
 
     /// Reports the error that an event or body is.
@@ -322,6 +376,12 @@ impl MessagesAnswerReader {
         self.has_ended = true;
         emit(failure(data))
     }
+}
+
+/// Whether the JSON text of an object has members. Without any, the arguments follow in pieces, or the call has none.
+fn has_members(json: &str) -> bool {
+    json.bytes()
+        .any(|byte| !matches!(byte, b'{' | b'}') && !byte.is_ascii_whitespace())
 }
 
 fn parse<'a, T: Deserialize<'a>>(json: Option<&'a RawValue>) -> Result<T, AnswerFault> {
@@ -345,7 +405,7 @@ fn emit_text<'t>(
 fn end_content(content: OpenContent, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
     match content {
         OpenContent::Plain => Ok(()),
-        OpenContent::Thinking { is_too_long: true, .. } => emit(AnswerEvent::Lost("reasoning_state")),
+        OpenContent::Thinking { is_too_long: true, .. } => emit(AnswerEvent::Lost(AnswerLosses::REASONING_STATE)),
         OpenContent::Thinking { text, signature, .. } if text.is_empty() && signature.is_empty() => Ok(()),
         OpenContent::Thinking { text, signature, .. } => {
             let (text, signature) = (Cow::Owned(text), Cow::Owned(signature));
@@ -356,11 +416,49 @@ fn end_content(content: OpenContent, emit: &mut Emit<'_>) -> Result<(), AnswerFa
             input,
             has_arguments,
         } => {
-            if !has_arguments {
+            if !has_arguments && has_members(&input) {
                 let json = Cow::Owned(input);
                 emit(AnswerEvent::Arguments { slot, json })?;
             }
             emit(AnswerEvent::CallEnd { slot })
         }
+    }
+}
+
+/// A source of a text.
+#[derive(Debug, Deserialize)]
+struct MessagesSource {
+    url: Option<String>,
+    title: Option<String>,
+    cited_text: Option<String>,
+}
+
+impl MessagesSource {
+    /// Only sources on the web have an address that other protocols can name.
+    fn into_event(self) -> AnswerEvent<'static> {
+        match self.url.filter(|url| !url.is_empty()) {
+            Some(url) => AnswerEvent::Cited(Citation {
+                url: Cow::Owned(url),
+                title: self.title.map(Cow::Owned),
+                quote: self.cited_text.map(Cow::Owned),
+            }),
+            None => AnswerEvent::Lost(AnswerLosses::CITATION),
+        }
+    }
+}
+
+/// The source that a citation names.
+fn citation(source: &RawValue) -> AnswerEvent<'static> {
+    match serde_json::from_str::<MessagesSource>(source.get()) {
+        Ok(source) => source.into_event(),
+        Err(_) => AnswerEvent::Lost(AnswerLosses::CITATION),
+    }
+}
+
+/// The sources that a text's citations name.
+fn citations(sources: &RawValue) -> Vec<AnswerEvent<'static>> {
+    match serde_json::from_str::<Vec<MessagesSource>>(sources.get()) {
+        Ok(sources) => sources.into_iter().map(MessagesSource::into_event).collect(),
+        Err(_) => vec![AnswerEvent::Lost(AnswerLosses::CITATION)],
     }
 }

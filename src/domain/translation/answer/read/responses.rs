@@ -6,21 +6,53 @@ mod item;
 #[cfg(test)]
 mod tests;
 
+use std::{borrow::Cow, sync::LazyLock};
+
 use serde_json::value::RawValue;
 
-use crate::domain::translation::answer::{
-    AnswerEvent, AnswerFault, StopCause, WAITING_BYTES_MAX,
-    read::{
-        Emit, failure,
-        responses::{
-            event::{PartKind, ResponsesAnswer, ResponsesEvent, ResponsesItem, ResponsesPart, citation, text},
-            item::{AnswerItem, ItemContext},
+use crate::domain::{
+    translation::answer::{
+        AnswerEvent, AnswerFault, StopCause, WAITING_BYTES_MAX,
+        read::{
+            Emit, failure,
+            responses::{
+                event::{PartKind, ResponsesAnswer, ResponsesEvent, ResponsesItem, ResponsesPart, citation, text},
+                item::{AnswerItem, ItemContext},
+            },
         },
+    },
+    wire::json_pick::{
+        PathSet, PickPath, PickRule,
+        PickSegment::{Each, Key},
+        Picks,
     },
 };
 
 /// The maximum number of items of an answer.
 const ITEMS_MAX: usize = 4_096;
+/// The beginning of the types of events.
+const TYPE_PREFIX: &str = "response.";
+
+/// The paths to read in an event that is too large to be held: one with the response object, which repeats the request and the
+/// answer.
+pub(crate) static LARGE_EVENT_PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(LARGE_EVENT_PICKS));
+const LARGE_EVENT_PICKS: &[PickPath] = &[
+    PickPath::new(&[Key("type")], PickRule::Scalar),
+    PickPath::new(&[Key("error")], PickRule::Tree),
+    PickPath::new(&[Key("response"), Key("error")], PickRule::Tree),
+    PickPath::new(&[Key("response"), Key("status")], PickRule::Scalar),
+    PickPath::new(
+        &[Key("response"), Key("incomplete_details"), Key("reason")],
+        PickRule::Scalar,
+    ),
+    PickPath::new(&[Key("response"), Key("output"), Each], PickRule::Count),
+];
+const TYPE: usize = 0;
+const ERROR: usize = 1;
+const RESPONSE_ERROR: usize = 2;
+const STATUS: usize = 3;
+const INCOMPLETE_REASON: usize = 4;
+const OUTPUT: usize = 5;
 
 /// Reads one answer.
 #[derive(Debug, Default)]
@@ -45,7 +77,7 @@ impl ResponsesAnswerReader {
         }
         let event: ResponsesEvent<'_> = serde_json::from_str(data).map_err(|_| AnswerFault::Unreadable)?;
         let kind = event.kind.as_deref().unwrap_or(name);
-        let Some(kind) = kind.strip_prefix("response.") else {
+        let Some(kind) = kind.strip_prefix(TYPE_PREFIX) else {
             // Another kind of event is no content, but it may be an error in a provider's own form.
             return match kind == "error" || event.error.is_some() {
                 true => self.fail(data, emit),
@@ -68,6 +100,48 @@ impl ResponsesAnswerReader {
             "completed" | "incomplete" | "failed" | "cancelled" => self.on_last(kind, &event, emit),
             _ => self.on_text(kind, &event, emit),
         }
+    }
+
+    /// Whether an event is read in part that is too large to be held, by what has come of it. `name` is its `event` field, or
+    /// empty.
+    pub(crate) fn can_skim(name: &str, picks: &Picks<'_>) -> bool {
+        let kind = large_event_kind(name, picks);
+        kind.is_empty() || is_about_response(kind.strip_prefix(TYPE_PREFIX).unwrap_or_default())
+    }
+
+    /// Reads an event that is too large to be held, by its members at [`LARGE_EVENT_PATHS`].
+    ///
+    /// # Errors
+    /// The event has content that no other event has, or `emit` fails.
+    pub(crate) fn on_large_event(
+        &mut self,
+        name: &str,
+        picks: &Picks<'_>,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), AnswerFault> {
+        if self.has_ended {
+            return Ok(());
+        }
+        let kind = large_event_kind(name, picks);
+        let kind = kind.strip_prefix(TYPE_PREFIX).unwrap_or_default();
+        let has_own_content = self.items.is_empty() && picks.count(OUTPUT) > 0;
+        if !is_about_response(kind) || has_own_content {
+            return Err(AnswerFault::EventTooLarge);
+        }
+        if kind != "failed" {
+            self.begin(emit)?;
+        }
+        if matches!(kind, "created" | "queued" | "in_progress") {
+            return Ok(());
+        }
+        let errors = [RESPONSE_ERROR, ERROR].into_iter().filter_map(|path| picks.raw(path));
+        let mut errors = errors.filter_map(|error| std::str::from_utf8(error).ok());
+        if let Some(error) = errors.find(|error| *error != "null") {
+            return self.fail_with(error, emit);
+        }
+        let text = |path: usize| picks.text(path).map(Cow::into_owned);
+        let answer = ResponsesAnswer::without_items(text(STATUS), text(INCOMPLETE_REASON));
+        self.end(kind, &answer, emit)
     }
 
     /// Reads a non-streaming answer.
@@ -181,13 +255,18 @@ impl ResponsesAnswerReader {
             None => ResponsesAnswer::default(),
         };
         if let Some(error) = answer.error.or(event.error) {
-            return self.fail(&format!(r#"{{"error":{}}}"#, error.get()), emit);
+            return self.fail_with(error.get(), emit);
         }
+        self.end(kind, &answer, emit)
+    }
+
+    /// The answer has ended with an event of this kind.
+    fn end(&mut self, kind: &str, answer: &ResponsesAnswer<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let status = match answer.status.as_deref() {
             Some(status @ ("incomplete" | "failed" | "cancelled")) => status,
             _ => kind,
         };
-        self.finish(status, &answer, emit)
+        self.finish(status, answer, emit)
     }
 
     /// The answer has ended with this status, without an error object.
@@ -211,11 +290,29 @@ impl ResponsesAnswerReader {
         emit(AnswerEvent::Stop(cause))
     }
 
+    /// Reports the error whose member `error` is this JSON text.
+    fn fail_with(&mut self, error: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        self.fail(&format!(r#"{{"error":{error}}}"#), emit)
+    }
+
     /// Reports the error that this JSON text is.
     fn fail(&mut self, error: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         self.has_ended = true;
         emit(failure(error))
     }
+}
+
+/// The type of an event as far as it is known; empty if it is not. `name` is the event's `event` field, or empty.
+fn large_event_kind<'p>(name: &'p str, picks: &'p Picks<'_>) -> Cow<'p, str> {
+    picks.text(TYPE).unwrap_or(Cow::Borrowed(name))
+}
+
+/// Whether an event of this kind has the response object, and no content of its own.
+fn is_about_response(kind: &str) -> bool {
+    matches!(
+        kind,
+        "created" | "queued" | "in_progress" | "completed" | "incomplete" | "failed" | "cancelled"
+    )
 }
 
 /// The newest item with this number, a new one if there is none. Without a number, the last one.

@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use crate::domain::{
     translation::{
         answer::{
-            AnswerEvent, AnswerFault, StopCause, WAITING_BYTES_MAX,
+            AnswerEvent, AnswerFault, AnswerLosses, StopCause, WAITING_BYTES_MAX,
             write::{AnswerForm, AnswerFrame},
         },
         call_ids::client_id,
@@ -39,6 +39,7 @@ pub(crate) struct GeminiAnswerWriter {
     parts: String,
     has_refused: bool,
     stop: Option<StopCause>,
+    losses: AnswerLosses,
 }
 
 /// A call that the client gets in one part.
@@ -70,14 +71,17 @@ impl GeminiAnswerWriter {
             parts: String::new(),
             has_refused: false,
             stop: None,
+            losses: AnswerLosses::default(),
         }
     }
 
+    /// The kinds of content that the client does not get.
+    pub(crate) fn losses(&self) -> &AnswerLosses {
+        &self.losses
+    }
+
     fn is_stream(&self) -> bool {
-        match self.frame.form {
-            AnswerForm::Stream | AnswerForm::Array => true,
-            AnswerForm::Whole => false,
-        }
+        self.frame.form.is_stream()
     }
 
     /// Writes an event.
@@ -112,7 +116,10 @@ impl GeminiAnswerWriter {
                 }
                 self.fail(status, &message, out);
             }
-            AnswerEvent::Begin | AnswerEvent::CallEnd { .. } | AnswerEvent::Cited(_) | AnswerEvent::Lost(_) => {}
+            AnswerEvent::CallCut { slot } => self.drop_call(slot),
+            AnswerEvent::Cited(_) => self.losses.add(AnswerLosses::CITATION),
+            AnswerEvent::Lost(kind) => self.losses.add(kind),
+            AnswerEvent::Begin | AnswerEvent::CallEnd { .. } => {}
         }
         Ok(())
     }
@@ -174,6 +181,7 @@ impl GeminiAnswerWriter {
     fn on_reasoning(&mut self, state: &ReasoningState<'_>, out: &mut String) {
         self.end_call(out);
         let Some(carrier) = state.wrap(&self.frame.maker, "") else {
+            self.losses.add(AnswerLosses::REASONING_STATE);
             return;
         };
         // Clients decode signatures as base64, which a carrier is not. Its own characters never become `+` or `/`, so the two
@@ -214,6 +222,14 @@ impl GeminiAnswerWriter {
         }
         call.arguments.to_mut().push_str(json);
         Ok(())
+    }
+
+    /// Leaves out the call that was collected, because a client could run it without the rest of its arguments.
+    fn drop_call(&mut self, slot: u32) {
+        if let Some(cut) = self.call.take_if(|call| call.slot == slot) {
+            self.held = cut.signature;
+            self.losses.add(AnswerLosses::CALL);
+        }
     }
 
     /// Writes the call that was collected: something else has begun.

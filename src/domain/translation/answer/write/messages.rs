@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use crate::domain::{
     translation::{
         answer::{
-            AnswerEvent, AnswerFault, Citation, REPEATED_BYTES_MAX, StopCause, WAITING_BYTES_MAX,
+            AnswerEvent, AnswerFault, AnswerLosses, Citation, REPEATED_BYTES_MAX, StopCause, WAITING_BYTES_MAX,
             write::{
-                AnswerForm, AnswerFrame,
+                AnswerFrame,
                 messages::block::{MessageBlock, citation_json},
             },
         },
@@ -17,7 +17,10 @@ use crate::domain::{
         json_out::{JsonObjectWriter, push_object},
         reasoning::ReasoningState,
     },
-    wire::{protocol::messages::error_type, usage::Usage},
+    wire::{
+        protocol::{messages::error_type, provider_error},
+        usage::Usage,
+    },
 };
 
 /// The writer of one answer of Messages.
@@ -34,12 +37,15 @@ pub(crate) struct MessagesAnswerWriter {
     index: u32,
     /// The complete blocks of a non-streaming message, as JSON text.
     blocks: String,
+    /// The length of `blocks` without the reasoning before the open block.
+    block_begin: usize,
     /// The carriers of reasoning without visible text. Each becomes a block once content follows.
     held: Vec<String>,
     has_text: bool,
     has_refused: bool,
     calls: u32,
     stop: Option<StopCause>,
+    losses: AnswerLosses,
 }
 
 impl MessagesAnswerWriter {
@@ -52,19 +58,23 @@ impl MessagesAnswerWriter {
             open: None,
             index: 0,
             blocks: String::new(),
+            block_begin: 0,
             held: Vec::new(),
             has_text: false,
             has_refused: false,
             calls: 0,
             stop: None,
+            losses: AnswerLosses::default(),
         }
     }
 
+    /// The kinds of content that the client does not get.
+    pub(crate) fn losses(&self) -> &AnswerLosses {
+        &self.losses
+    }
+
     fn is_stream(&self) -> bool {
-        match self.frame.form {
-            AnswerForm::Stream | AnswerForm::Array => true,
-            AnswerForm::Whole => false,
-        }
+        self.frame.form.is_stream()
     }
 
     /// Writes an event.
@@ -94,7 +104,9 @@ impl MessagesAnswerWriter {
                 }
                 self.fail(status, &message, out);
             }
-            AnswerEvent::CallEnd { .. } | AnswerEvent::Lost(_) => {}
+            AnswerEvent::CallCut { slot } => self.on_call_cut(slot, out),
+            AnswerEvent::Lost(kind) => self.losses.add(kind),
+            AnswerEvent::CallEnd { .. } => {}
         }
         Ok(())
     }
@@ -135,7 +147,10 @@ impl MessagesAnswerWriter {
         push_event(out, "error", |event| {
             event.object("error", |error| {
                 error.text("type", error_type(status));
-                error.text("message", message);
+                match (400..500).contains(&status) && provider_error::is_context_overflow(message) {
+                    true => error.text("message", &provider_error::overflow_message(message)),
+                    false => error.text("message", message),
+                }
             });
         });
     }
@@ -206,15 +221,17 @@ impl MessagesAnswerWriter {
     /// show nothing of a message whose text is followed by reasoning alone.
     fn on_reasoning(&mut self, state: &ReasoningState<'_>, out: &mut String) {
         if let Some(MessageBlock::Thinking { text, signature }) = &mut self.open {
-            *signature = state.wrap(&self.frame.maker, text.as_str()).unwrap_or_default();
+            match state.wrap(&self.frame.maker, text.as_str()) {
+                Some(carrier) => *signature = carrier,
+                None => self.losses.add(AnswerLosses::REASONING_STATE),
+            }
             self.close_block(out);
             return;
         }
         let held_bytes: usize = self.held.iter().map(String::len).sum();
-        if let Some(carrier) = state.wrap(&self.frame.maker, "")
-            && held_bytes + carrier.len() <= WAITING_BYTES_MAX
-        {
-            self.held.push(carrier);
+        match state.wrap(&self.frame.maker, "") {
+            Some(carrier) if held_bytes + carrier.len() <= WAITING_BYTES_MAX => self.held.push(carrier),
+            Some(_) | None => self.losses.add(AnswerLosses::REASONING_STATE),
         }
     }
 
@@ -264,14 +281,39 @@ impl MessagesAnswerWriter {
         Ok(())
     }
 
-    fn on_citation(&mut self, citation: &Citation<'_>, out: &mut String) {
+    /// A message does not get a call whose arguments are incomplete, because a client could run it. In a stream the call is there
+    /// already, and the reason for the end says that it is incomplete.
+    fn on_call_cut(&mut self, slot: u32, out: &mut String) {
         let is_stream = self.is_stream();
-        let Some(MessageBlock::Text { citations, .. }) = &mut self.open else {
+        let Some(MessageBlock::Call {
+            slot: open,
+            is_passed_on,
+            ..
+        }) = &mut self.open
+        else {
             return;
         };
-        if citation.url.is_empty() {
+        if *open != slot {
             return;
         }
+        if is_stream {
+            // What was kept of the arguments is no object, so nothing of it is written.
+            *is_passed_on = true;
+            self.close_block(out);
+        } else {
+            self.open = None;
+            self.blocks.truncate(self.block_begin);
+            self.calls = self.calls.saturating_sub(1);
+            self.losses.add(AnswerLosses::CALL);
+        }
+    }
+
+    fn on_citation(&mut self, citation: &Citation<'_>, out: &mut String) {
+        let is_stream = self.is_stream();
+        let citations = match &mut self.open {
+            Some(MessageBlock::Text { citations, .. }) if !citation.url.is_empty() => citations,
+            _ => return self.losses.add(AnswerLosses::CITATION),
+        };
         let json = citation_json(citation);
         if !is_stream {
             citations.push(json);
@@ -288,7 +330,9 @@ impl MessagesAnswerWriter {
 
     fn on_stop(&mut self, cause: StopCause, out: &mut String) -> Result<(), AnswerFault> {
         self.close_block(out);
-        self.held.clear();
+        if !std::mem::take(&mut self.held).is_empty() {
+            self.losses.add(AnswerLosses::REASONING_STATE);
+        }
         self.stop = self.stop.or(Some(cause));
         match cause == StopCause::Malformed && !self.has_text && self.calls == 0 {
             true => Err(AnswerFault::Unreadable),
@@ -300,6 +344,7 @@ impl MessagesAnswerWriter {
     fn start_block(&mut self, block: MessageBlock, out: &mut String) {
         self.begin(out);
         self.close_block(out);
+        self.block_begin = self.blocks.len();
         for data in std::mem::take(&mut self.held) {
             self.open_block(MessageBlock::Redacted { data }, out);
             self.close_block(out);

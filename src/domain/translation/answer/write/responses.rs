@@ -13,12 +13,12 @@ mod tests;
 use crate::domain::{
     translation::{
         answer::{
-            AnswerEvent, AnswerFault, Citation, REPEATED_BYTES_MAX, StopCause,
+            AnswerEvent, AnswerFault, AnswerLosses, Citation, REPEATED_BYTES_MAX, StopCause,
             write::{
                 AnswerFrame,
                 responses::{
                     calls::{CallItem, FUNCTION_PREFIX},
-                    content::{MessageItem, MessagePartKind, ReasoningItem, push_hidden_reasoning},
+                    content::{MessageItem, MessagePartKind, ReasoningItem, push_compaction, push_hidden_reasoning},
                     events::{ItemPlace, NumberedEvents},
                     response_object::{ResponseFailure, ResponseObject, ResponseStatus},
                 },
@@ -26,7 +26,7 @@ use crate::domain::{
         },
         call_ids,
         json_out::push_object,
-        reasoning::ReasoningState,
+        reasoning::{ReasoningState, wrap_summary},
         tool_names::{ClientTool, ToolKind},
     },
     wire::usage::Usage,
@@ -36,8 +36,14 @@ use crate::domain::{
 const MESSAGE_PREFIX: &str = "msg_";
 /// The prefix of the identifier of a reasoning item.
 const REASONING_PREFIX: &str = "rs_";
+/// The prefix of the identifier of a compaction item.
+const COMPACTION_PREFIX: &str = "cmp_";
 /// The refusal of a model that has declined without words.
 const DECLINED: &str = "The model declined to answer.";
+/// The message for a model that has written no summary of the conversation, or one that is too long.
+const NO_SUMMARY: &str = "the model wrote no usable summary of the conversation; compact again, or compact locally";
+/// The HTTP status that corresponds to that failure.
+const NO_SUMMARY_STATUS: u16 = 502;
 /// The message for a call that the provider could not read.
 const MALFORMED: &str = "the model wrote a tool call that its provider cannot read; send the request again";
 
@@ -64,6 +70,10 @@ pub(crate) struct ResponsesAnswerWriter {
     failure: Option<ResponseFailure>,
     /// The last event, or the non-streaming answer, is written.
     is_over: bool,
+    /// The summary so far that the client gets in the place of all other content; `None` if it has not requested one.
+    summary: Option<String>,
+    /// The kinds of content that the client does not get.
+    losses: AnswerLosses,
 }
 
 /// An item that is being written.
@@ -80,9 +90,12 @@ enum OpenItem {
 impl ResponsesAnswerWriter {
     /// A writer for an answer that has not begun.
     pub(crate) fn new(frame: AnswerFrame) -> Self {
+        let events = NumberedEvents::new(frame.form);
+        let response = ResponseObject::new(frame);
         Self {
-            events: NumberedEvents::new(frame.form),
-            response: ResponseObject::new(frame),
+            summary: response.wants_compaction().then(String::new),
+            events,
+            response,
             open: None,
             item_count: 0,
             kept_bytes: 0,
@@ -91,7 +104,13 @@ impl ResponsesAnswerWriter {
             stop: None,
             failure: None,
             is_over: false,
+            losses: AnswerLosses::default(),
         }
+    }
+
+    /// The kinds of content that the client does not get.
+    pub(crate) fn losses(&self) -> &AnswerLosses {
+        &self.losses
     }
 
     /// Writes an event; a non-streaming answer is written by [`ResponsesAnswerWriter::finish`].
@@ -103,8 +122,16 @@ impl ResponsesAnswerWriter {
             return Ok(());
         }
         self.begin(out);
+        let event = match self.summary.is_some() {
+            true => self.take_for_summary(event)?,
+            false => event,
+        };
         match event {
-            AnswerEvent::Begin | AnswerEvent::Lost(_) => Ok(()),
+            AnswerEvent::Begin => Ok(()),
+            AnswerEvent::Lost(kind) => {
+                self.losses.add(kind);
+                Ok(())
+            }
             AnswerEvent::Text(text) => self.add_to_message(MessagePartKind::Text, &text, out),
             AnswerEvent::Refusal(text) => self.add_to_message(MessagePartKind::Refusal, &text, out),
             AnswerEvent::Thought(text) => self.add_thought(&text, out),
@@ -115,6 +142,10 @@ impl ResponsesAnswerWriter {
                 if self.is_open_call(slot) {
                     self.close_item(false, out);
                 }
+                Ok(())
+            }
+            AnswerEvent::CallCut { slot } => {
+                self.cut_call(slot, out);
                 Ok(())
             }
             AnswerEvent::Cited(citation) => self.cite(&citation, out),
@@ -139,6 +170,9 @@ impl ResponsesAnswerWriter {
             self.push_end(None, out);
             return;
         }
+        if let Some(summary) = self.summary.take() {
+            self.push_summary(&summary, out);
+        }
         match self.stop {
             Some(StopCause::Malformed) => self.failure = Some(ResponseFailure::new(500, MALFORMED)),
             stop => self.close_item(stop.is_some_and(is_interruption), out),
@@ -154,6 +188,54 @@ impl ResponsesAnswerWriter {
         self.begin(out);
         self.failure = Some(ResponseFailure::new(status, message));
         self.push_end(None, out);
+    }
+
+    /// Takes the words of an event for the summary. What the client cannot get beside a summary is lost; returns what remains.
+    fn take_for_summary<'e>(&mut self, event: AnswerEvent<'e>) -> Result<AnswerEvent<'e>, AnswerFault> {
+        Ok(match event {
+            AnswerEvent::Text(text) => {
+                self.keep(text.len())?;
+                if let Some(summary) = &mut self.summary {
+                    summary.push_str(&text);
+                }
+                AnswerEvent::Begin
+            }
+            AnswerEvent::Refusal(_) => {
+                self.has_declined = true;
+                AnswerEvent::Begin
+            }
+            AnswerEvent::Stop(cause) => {
+                self.stop = self.stop.or(Some(cause));
+                AnswerEvent::Begin
+            }
+            AnswerEvent::Thought(_) | AnswerEvent::Reasoning(_) => AnswerEvent::Lost("reasoning"),
+            AnswerEvent::Call { .. } => AnswerEvent::Lost(AnswerLosses::CALL),
+            AnswerEvent::Cited(_) => AnswerEvent::Lost(AnswerLosses::CITATION),
+            AnswerEvent::Arguments { .. } | AnswerEvent::CallEnd { .. } | AnswerEvent::CallCut { .. } => {
+                AnswerEvent::Begin
+            }
+            other @ (AnswerEvent::Begin | AnswerEvent::Failed { .. } | AnswerEvent::Lost(_)) => other,
+        })
+    }
+
+    /// Writes the summary as the only item. A client would go on with one that is incomplete, so it gets none.
+    fn push_summary(&mut self, summary: &str, out: &mut String) {
+        match self.stop.unwrap_or(StopCause::End) {
+            StopCause::MaxTokens | StopCause::ContextFull | StopCause::Filtered | StopCause::Malformed => return,
+            StopCause::End | StopCause::Sequence | StopCause::Calls | StopCause::Refused => {}
+        }
+        let is_usable = !self.has_declined && self.stop != Some(StopCause::Refused) && !summary.trim().is_empty();
+        let carrier = match is_usable {
+            true => wrap_summary(summary, &self.response.frame().maker),
+            false => None,
+        };
+        let Some(carrier) = carrier else {
+            self.failure = Some(ResponseFailure::new(NO_SUMMARY_STATUS, NO_SUMMARY));
+            return;
+        };
+        let place = self.next_place(COMPACTION_PREFIX);
+        let item = push_compaction(&place, &carrier, &mut self.events, out);
+        self.response.add_item(&item);
     }
 
     /// Writes the first events, once.
@@ -223,6 +305,17 @@ impl ResponsesAnswerWriter {
         self.response.add_item(&item);
     }
 
+    /// Ends a call that lacks a part of its arguments, so that no client runs it.
+    fn cut_call(&mut self, slot: u32, out: &mut String) {
+        match self.open.take() {
+            Some(OpenItem::Call(call)) if call.has_slot(slot) => {
+                let item = call.cut(&self.response.frame().id, &mut self.events, out);
+                self.response.add_item(&item);
+            }
+            other => self.open = other,
+        }
+    }
+
     /// Takes the open message, or begins one.
     fn take_message(&mut self, out: &mut String) -> MessageItem {
         match self.open.take() {
@@ -283,6 +376,9 @@ impl ResponsesAnswerWriter {
             Some(OpenItem::Message(_) | OpenItem::Call(_)) | None => "",
         };
         let carrier = state.wrap(&self.response.frame().maker, visible);
+        if carrier.is_none() {
+            self.losses.add(AnswerLosses::REASONING_STATE);
+        }
         self.keep(carrier.as_ref().map_or(0, String::len))?;
         let item = match (self.open.take(), carrier) {
             (Some(OpenItem::Reasoning(reasoning)), carrier) => {

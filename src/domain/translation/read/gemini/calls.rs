@@ -9,9 +9,8 @@ use crate::domain::{
         conversation::{BlockContent, ContentBlock, ToolCall, ToolCallResult, TurnRole},
         losses::Untranslatable,
         members::{MemberReader, as_text},
-        read::gemini::{
-            GeminiRequestReader, contents::PART_OPTIONS, media::take_media, object::GeminiObject, provider_tool_name,
-        },
+        read::gemini::{GeminiRequestReader, contents::PART_OPTIONS, media::take_media, object::GeminiObject},
+        tool_names::provider_tool_name,
     },
 };
 
@@ -43,7 +42,15 @@ struct GeminiPastCall<'a> {
     /// The tool's name at the provider.
     name: Cow<'a, str>,
     has_client_id: bool,
-    has_result: bool,
+    /// The content of the call's result; `None` while the call waits for one.
+    result: Option<GeminiResultContent<'a>>,
+}
+
+/// The content of a result as the client spells it.
+#[derive(PartialEq, Eq)]
+struct GeminiResultContent<'a> {
+    response: Option<&'a str>,
+    parts: Vec<&'a str>,
 }
 
 impl<'a> GeminiCallHistory<'a> {
@@ -69,11 +76,17 @@ impl<'a> GeminiCallHistory<'a> {
         self.waiting.entry(client_name).or_default().push_back(index);
     }
 
-    /// The call that a result with this id and name belongs to.
+    /// The call that a result with this id and name belongs to; `None` if the client repeats the result of a call, as Gemini CLI
+    /// does in a conversation that it resumes.
     ///
     /// # Errors
     /// Why there is none.
-    fn answered(&mut self, id: Option<&str>, name: Option<&str>) -> Result<&GeminiPastCall<'a>, &'static str> {
+    fn answered(
+        &mut self,
+        id: Option<&str>,
+        name: Option<&str>,
+        content: GeminiResultContent<'a>,
+    ) -> Result<Option<&GeminiPastCall<'a>>, &'static str> {
         let by_id = id.and_then(|id| self.by_id.get(id)).copied();
         let index = match (by_id, name) {
             (Some(index), _) => Some(index),
@@ -81,10 +94,12 @@ impl<'a> GeminiCallHistory<'a> {
             (None, None) => None,
         };
         let call = index.and_then(|index| self.calls.get_mut(index)).ok_or(NO_CALL)?;
-        if std::mem::replace(&mut call.has_result, true) {
-            return Err(SECOND_RESULT);
+        match &call.result {
+            Some(first) if by_id.is_some() && *first == content => return Ok(None),
+            Some(_) => return Err(SECOND_RESULT),
+            None => call.result = Some(content),
         }
-        Ok(&*call)
+        Ok(Some(&*call))
     }
 
     /// The index of the first call of this name in the last turn that has no result. `has_other_id` says that the result has an
@@ -94,7 +109,7 @@ impl<'a> GeminiCallHistory<'a> {
         loop {
             let index = *waiting.front()?;
             let call = self.calls.get(index)?;
-            if !call.has_result {
+            if call.result.is_none() {
                 let fits = !(has_other_id && call.has_client_id);
                 return fits.then_some(index);
             }
@@ -126,13 +141,13 @@ impl<'a> GeminiRequestReader<'a, '_> {
             Some(id) => id.clone(),
             None => Cow::Owned(format!("call_{turn}_{number}")),
         };
-        let id = self.provider_call_id(id);
+        let id = self.target.provider_call_id(id);
         let name = provider_tool_name(client_name.clone());
         let past = GeminiPastCall {
             id: id.clone(),
             name: name.clone(),
             has_client_id: client_id.is_some(),
-            has_result: false,
+            result: None,
         };
         self.calls.add(client_id, client_name, past);
         let call = ToolCall {
@@ -151,23 +166,25 @@ impl<'a> GeminiRequestReader<'a, '_> {
     pub(super) fn read_result(&mut self, path: String, mut object: GeminiObject<'a>) -> Result<(), Untranslatable> {
         let client_id = object.text("id")?.filter(|id| !id.is_empty());
         let client_name = object.text("name")?;
-        let call = self.calls.answered(client_id.as_deref(), client_name.as_deref());
-        let call = call.map_err(|reason| Untranslatable::new(object.path(), reason))?;
-        let (call_id, name) = (call.id.clone(), call.name.clone());
         let response_path = object.path_of("response");
-        let mut content = Vec::new();
-        let mut is_error = false;
-        if let Some(response) = object.object_text("response")? {
-            let (text, is_failure) = response_text(response)?;
-            is_error = is_failure;
-            if !text.is_empty() {
-                content.push(ContentBlock {
-                    path: response_path,
-                    content: BlockContent::Text(text),
-                });
-            }
-        }
-        for (path, part) in object.list("parts")? {
+        let response = object.object_text("response")?;
+        let parts = object.list("parts")?;
+        let said = GeminiResultContent {
+            response,
+            parts: parts.iter().map(|(_, part)| part.get()).collect(),
+        };
+        let call = self.calls.answered(client_id.as_deref(), client_name.as_deref(), said);
+        let Some(call) = call.map_err(|reason| Untranslatable::new(object.path(), reason))? else {
+            self.losses.dropped(path);
+            return Ok(());
+        };
+        let (call_id, name) = (call.id.clone(), call.name.clone());
+        let (text, is_error) = match response {
+            Some(response) => response_text(response)?,
+            None => (Cow::Borrowed(""), false),
+        };
+        let mut content = ContentBlock::from_text(response_path, text);
+        for (path, part) in parts {
             content.push(self.read_result_part(GeminiObject::new(part.get(), path)?)?);
         }
         object.drop_members(&["scheduling"], self.losses);

@@ -13,7 +13,7 @@ use crate::domain::translation::{
     losses::Untranslatable,
     members::as_text,
     read::gemini::{GeminiRequestReader, PendingThought, media::take_media, object::GeminiObject},
-    reasoning::{CarriedReasoning, ReasoningState},
+    reasoning::CarriedReasoning,
 };
 
 /// What clients and weir put in the place of a thought signature that they do not have.
@@ -175,12 +175,12 @@ impl<'a> GeminiRequestReader<'a, '_> {
             return Ok(());
         }
         let visible = self.thought.as_ref().map_or("", |thought| thought.text.as_str());
-        match CarriedReasoning::unwrap(&field, visible, self.target.maker) {
-            CarriedReasoning::Own(state) if role == TurnRole::Assistant && !is_without_text(&state) => {
+        match CarriedReasoning::returned(&field, visible, self.target.maker) {
+            Some(state) if role == TurnRole::Assistant => {
                 self.thought = None;
                 self.push(role, path, BlockContent::Reasoning(state));
             }
-            CarriedReasoning::Own(_) | CarriedReasoning::Foreign => self.losses.dropped(path),
+            Some(_) | None => self.losses.dropped(path),
         }
         Ok(())
     }
@@ -218,9 +218,4 @@ fn check_role(is_right: bool, object: &GeminiObject<'_>, reason: &'static str) -
 /// The text that a signature encodes; `None` if it is no text in base64.
 fn decoded_signature(field: &str) -> Option<String> {
     String::from_utf8(SIGNATURE_BASE64.decode(field).ok()?).ok()
-}
-
-/// Whether a state's text was left to the visible text, and the client has not returned that.
-fn is_without_text(state: &ReasoningState<'_>) -> bool {
-    matches!(state, ReasoningState::Text { text } if text.is_empty())
 }

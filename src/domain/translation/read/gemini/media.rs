@@ -6,7 +6,7 @@ use crate::domain::{
     translation::{
         conversation::{MediaContent, MediaKind, MediaSource},
         losses::Untranslatable,
-        read::gemini::{STORED_FILE, object::GeminiObject},
+        read::{STORED_FILE, gemini::object::GeminiObject},
     },
     wire::provider_state::is_in_provider_store,
 };

@@ -3,10 +3,13 @@
 use std::borrow::Cow;
 
 use crate::domain::translation::{
-    conversation::{AnswerFormat, PlacedOption, ReasoningEffort, ReasoningRequest},
+    conversation::{AnswerFormat, ReasoningEffort, ReasoningRequest, placed},
     losses::Untranslatable,
     members::as_text,
-    read::gemini::{GeminiRequestReader, object::GeminiObject, schema::json_schema},
+    read::{
+        LOG_PROBABILITIES,
+        gemini::{GeminiRequestReader, object::GeminiObject, schema::json_schema},
+    },
 };
 
 /// Options of a request that are preferences or annotations.
@@ -31,8 +34,6 @@ const ANSWER_SCHEMAS: [&str; 2] = ["responseJsonSchema", "_responseJsonSchema"];
 const ONLY_TEXT: &str = "this model answers only with text; leave this out";
 /// Why an option is refused that has no counterpart.
 const NO_COUNTERPART: &str = "this model's provider has nothing like it; leave this out";
-/// Why log probabilities are refused.
-const LOG_PROBABILITIES: &str = "log probabilities cannot be translated; leave this out";
 
 impl<'a> GeminiRequestReader<'a, '_> {
     /// Takes every option of a request but the tools and the choice among them.
@@ -47,6 +48,10 @@ impl<'a> GeminiRequestReader<'a, '_> {
         object.refuse(
             "continuationToken",
             "this model's provider cannot continue an answer of another; send the conversation in `contents`",
+        )?;
+        object.refuse(
+            "outputConfig",
+            "weir returns the answer to the client and cannot have it written to a bucket; leave this out",
         )?;
         object.ignore(&["model"]);
         // It overrides whether the provider logs the request, which weir does not translate.
@@ -204,9 +209,4 @@ fn without_zero_fraction(number: &str) -> &str {
         Some((whole, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => whole,
         Some(_) | None => number,
     }
-}
-
-/// An option with the path of its member in camel case, however the client spells it.
-fn placed<T>(path: &'static str, value: Option<T>) -> Option<PlacedOption<T>> {
-    value.map(|value| PlacedOption { path, value })
 }

@@ -9,9 +9,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{
     translation::{
-        ChatTraits, Translation, conversation::MediaSource, losses::TranslationMode, reasoning::ReasoningMaker,
+        ChatTraits, Translation, call_ids::CallIdForm, conversation::MediaSource, losses::TranslationMode,
+        reasoning::ReasoningMaker, tool_names::provider_name,
     },
-    wire::Protocol,
+    wire::{Protocol, UpstreamProtocol},
 };
 
 /// A request that was read.

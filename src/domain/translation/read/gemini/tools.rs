@@ -5,8 +5,11 @@ use std::{borrow::Cow, collections::BTreeSet};
 use crate::domain::translation::{
     conversation::{ToolChoice, ToolDefinition},
     losses::{TranslationMode, Untranslatable},
-    read::gemini::{GeminiRequestReader, STORED_FILE, object::GeminiObject, provider_tool_name, schema::json_schema},
-    tool_names::{ClientTool, TOOLS_MAX, ToolKind, provider_name},
+    read::{
+        STORED_FILE,
+        gemini::{GeminiRequestReader, object::GeminiObject, schema::json_schema},
+    },
+    tool_names::{ClientTool, TOOLS_MAX, ToolKind, provider_name, provider_tool_name},
 };
 
 /// Tools that their provider runs, or whose functions only its models know.

@@ -1,19 +1,41 @@
-//! Reads what only turns of an agent have: calls of the client's tools, their results, the model's thinking, and summaries.
+//! Reads what only turns of an agent have: calls of tools, their results, the model's thinking, and summaries.
 
 use std::borrow::Cow;
+
+use serde_json::value::RawValue;
 
 use crate::domain::translation::{
     conversation::{BlockContent, ToolCall, ToolCallResult, TurnRole},
     losses::Untranslatable,
-    members::MemberReader,
-    read::messages::{MessagesRequestReader, missing, provider_tool_name, quotable},
-    reasoning::{CarriedReasoning, ReasoningState},
+    members::{MemberReader, as_text, elements, missing},
+    read::{check_caller, messages::MessagesRequestReader, quotable, summary_text},
+    reasoning::CarriedReasoning,
+    tool_names::provider_tool_name,
 };
 
 /// The types of blocks that the result of a call may have.
 const RESULT_KINDS: [&str; 5] = ["text", "image", "document", "search_result", "tool_reference"];
 /// Members of calls and results that say nothing to a model of another provider.
 const ANNOTATIONS: [&str; 2] = ["cache_control", "toolset_name"];
+/// The end of the types of results; `tool_result` itself is the result of a client's tool.
+const RESULT: &str = "_tool_result";
+/// The members of a result that have text, or lists and objects with text.
+const TEXTS: [&str; 12] = [
+    "title",
+    "url",
+    "text",
+    "stdout",
+    "stderr",
+    "error_code",
+    "tool_name",
+    "lines",
+    "data",
+    "content",
+    "source",
+    "tool_references",
+];
+/// How deep the text of a result may be: that of a fetched document is the deepest.
+const DEPTH_MAX: usize = 6;
 
 impl<'a> MessagesRequestReader<'a, '_> {
     /// Reads `tool_use`.
@@ -22,13 +44,13 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// A member is missing, or the call is not the model's own.
     pub(super) fn read_tool_use(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let id = required_id(&mut object, "id")?;
-        let id = self.provider_call_id(id);
+        let id = self.target.provider_call_id(id);
         let name = provider_tool_name(object.required_text("name")?);
         let arguments = match object.take("input") {
             Some(input) => Cow::Borrowed(input.get()),
             None => Cow::Borrowed("{}"),
         };
-        self.check_caller(&mut object)?;
+        check_caller(&mut object, self.losses)?;
         object.drop_members(&ANNOTATIONS, self.losses);
         self.called_names.insert(id.clone(), name.clone());
         let path = object.path().to_owned();
@@ -38,20 +60,6 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Refuses, in strict mode, a call by a program that another provider ran.
-    fn check_caller(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
-        let Some(mut caller) = object.object("caller")? else {
-            return Ok(());
-        };
-        match caller.text("type")?.as_deref() {
-            None | Some("direct") => Ok(()),
-            Some(_) => {
-                let reason = "this model's provider cannot continue a program of another provider; leave this out";
-                self.losses.refused_in_strict(caller.path(), reason)
-            }
-        }
-    }
-
     /// Reads `tool_result`.
     ///
     /// # Errors
@@ -59,7 +67,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     pub(super) fn read_tool_result(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let id = required_id(&mut object, "tool_use_id")?;
         let quoted_id = quotable(&id);
-        let call_id = self.provider_call_id(id);
+        let call_id = self.target.provider_call_id(id);
         let Some(name) = self.called_names.get(&call_id).cloned() else {
             let reason = format!("no call before this result has the id `{quoted_id}`; send the whole conversation");
             return Err(Untranslatable::new(object.path_of("tool_use_id"), reason));
@@ -107,15 +115,13 @@ impl<'a> MessagesRequestReader<'a, '_> {
         let path = object.path().to_owned();
         object.drop_members(&ANNOTATIONS, self.losses);
         object.finish_options(self.losses);
-        match CarriedReasoning::unwrap(carrier, visible, self.target.maker) {
-            CarriedReasoning::Own(state) if !is_without_text(&state) => {
-                self.push(TurnRole::Assistant, path, BlockContent::Reasoning(state));
-            }
-            CarriedReasoning::Own(_) | CarriedReasoning::Foreign => self.losses.dropped(path),
+        match CarriedReasoning::returned(carrier, visible, self.target.maker) {
+            Some(state) => self.push(TurnRole::Assistant, path, BlockContent::Reasoning(state)),
+            None => self.losses.dropped(path),
         }
     }
 
-    /// Reads `compaction`, the summary of an earlier part of the conversation, if weir has made it for this model.
+    /// Reads `compaction`, the summary of an earlier part of the conversation, if weir has wrapped it.
     ///
     /// # Errors
     /// Another provider has made it.
@@ -129,17 +135,50 @@ impl<'a> MessagesRequestReader<'a, '_> {
             self.losses.dropped(path);
             return Ok(());
         }
-        let visible = content.unwrap_or_default();
-        let CarriedReasoning::Own(ReasoningState::Text { text }) =
-            CarriedReasoning::unwrap(&carrier, &visible, self.target.maker)
-        else {
+        let Some(text) = summary_text(&carrier) else {
             let reason = "only the provider that made this compaction can read it; compact locally, or begin again";
             return Err(Untranslatable::new(path, reason));
         };
         self.losses.adapted(path.as_str());
         object.drop_members(&ANNOTATIONS, self.losses);
         object.finish_content()?;
-        self.push(TurnRole::User, path, BlockContent::Text(text));
+        self.push(TurnRole::User, path, BlockContent::Text(Cow::Owned(text)));
+        Ok(())
+    }
+
+    /// Whether blocks of this type are about tools that a provider runs.
+    pub(super) fn is_hosted_block(kind: &str) -> bool {
+        matches!(kind, "server_tool_use" | "mcp_tool_use") || kind.ends_with(RESULT)
+    }
+
+    /// Refuses such a block in strict mode; in lossy mode a text takes its place.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(super) fn read_hosted_block(
+        &mut self,
+        role: TurnRole,
+        kind: &str,
+        object: &mut MemberReader<'a>,
+    ) -> Result<(), Untranslatable> {
+        let reason = "this model's provider cannot continue what another provider's tools did; leave the block out";
+        let path = object.path().to_owned();
+        self.losses.refused_in_strict(path.as_str(), reason)?;
+        let mut text = format!("[{kind}]");
+        for name in ["server_name", "name"] {
+            if let Some(word) = object.text(name)? {
+                text.push(' ');
+                text.push_str(&word);
+            }
+        }
+        if let Some(input) = object.take("input") {
+            text.push(' ');
+            text.push_str(input.get());
+        }
+        if let Some(content) = object.take("content") {
+            push_texts(content, DEPTH_MAX, &mut text);
+        }
+        self.push(role, path, BlockContent::Text(text.into()));
         Ok(())
     }
 }
@@ -153,7 +192,26 @@ fn required_id<'a>(object: &mut MemberReader<'a>, name: &str) -> Result<Cow<'a, 
     }
 }
 
-/// Whether a state's text was left to the visible text, and the client has not returned that.
-fn is_without_text(state: &ReasoningState<'_>) -> bool {
-    matches!(state, ReasoningState::Text { text } if text.is_empty())
+/// Appends the texts in a value, a line each. Files in base64 are left out.
+fn push_texts(value: &RawValue, depth: usize, out: &mut String) {
+    let Some(depth) = depth.checked_sub(1) else {
+        return;
+    };
+    if let Some(text) = as_text(value) {
+        out.push('\n');
+        out.push_str(&text);
+    } else if let Ok(list) = elements(value, "") {
+        for (_, element) in list {
+            push_texts(element, depth, out);
+        }
+    } else if let Ok(mut object) = MemberReader::new(value.get(), "") {
+        if matches!(object.text("type"), Ok(Some(kind)) if kind == "base64") {
+            return;
+        }
+        for name in TEXTS {
+            if let Some(member) = object.take(name) {
+                push_texts(member, depth, out);
+            }
+        }
+    }
 }

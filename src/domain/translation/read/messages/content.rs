@@ -7,10 +7,12 @@ use serde_json::value::RawValue;
 use crate::domain::translation::{
     conversation::{BlockContent, ContentBlock, MediaContent, MediaKind, MediaSource},
     losses::Untranslatable,
-    members::{MemberReader, as_text, elements},
-    read::messages::{
-        MessagesRequestReader, STORED_FILE, missing, provider_tool_name, required_object, unknown_content,
+    members::{MemberReader, as_text, elements, missing},
+    read::{
+        STORED_FILE,
+        messages::{MessagesRequestReader, required_object, unknown_content},
     },
+    tool_names::provider_tool_name,
 };
 
 impl<'a> MessagesRequestReader<'a, '_> {
@@ -25,7 +27,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         kinds: &[&str],
     ) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         if let Some(text) = as_text(value) {
-            return Ok(text_blocks(path, text));
+            return Ok(ContentBlock::from_text(path, text));
         }
         let mut blocks = Vec::new();
         for (path, part) in elements(value, &path)? {
@@ -51,7 +53,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         let blocks = match kind {
             "text" => {
                 let text = object.required_text("text")?;
-                text_blocks(object.path().to_owned(), text)
+                ContentBlock::from_text(object.path().to_owned(), text)
             }
             "image" => vec![read_image(&mut object)?],
             "document" => self.read_document(&mut object)?,
@@ -88,14 +90,14 @@ impl<'a> MessagesRequestReader<'a, '_> {
                 source.ignore(&["media_type"]);
                 let text = source.required_text("data")?;
                 self.losses.adapted(path.as_str());
-                blocks.extend(text_blocks(path, joined([title, context, Some(text)])));
+                blocks.extend(ContentBlock::from_text(path, joined([title, context, Some(text)])));
             }
             "content" => {
                 let Some(content) = source.take("content") else {
                     return Err(missing(&source, "content"));
                 };
                 self.losses.adapted(path.as_str());
-                blocks.extend(text_blocks(path, joined([title, context])));
+                blocks.extend(ContentBlock::from_text(path, joined([title, context])));
                 blocks.extend(self.read_content(content, source.path_of("content"), &["text", "image"])?);
             }
             kind => {
@@ -103,7 +105,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
                 if let Some(context) = context {
                     let path = object.path_of("context");
                     self.losses.adapted(path.as_str());
-                    blocks.extend(text_blocks(path, context));
+                    blocks.extend(ContentBlock::from_text(path, context));
                 }
                 blocks.push(media_block(path, MediaKind::Document, bytes, title));
             }
@@ -126,7 +128,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
             }
         }
         self.losses.adapted(object.path());
-        Ok(text_blocks(object.path().to_owned(), joined(texts)))
+        Ok(ContentBlock::from_text(object.path().to_owned(), joined(texts)))
     }
 
     /// A tool that the client's own search has found. It is offered from the beginning, so a text says that it can be called.
@@ -134,7 +136,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         let name = provider_tool_name(object.required_text("tool_name")?);
         self.losses.adapted(object.path());
         let text = Cow::Owned(format!("The tool `{name}` can be called now."));
-        Ok(text_blocks(object.path().to_owned(), text))
+        Ok(ContentBlock::from_text(object.path().to_owned(), text))
     }
 }
 
@@ -178,15 +180,6 @@ fn joined<'a>(texts: impl IntoIterator<Item = Option<Cow<'a, str>>>) -> Cow<'a, 
     let texts = texts.into_iter().flatten().filter(|text| !text.is_empty());
     let texts: Vec<Cow<'a, str>> = texts.collect();
     Cow::Owned(texts.join("\n\n"))
-}
-
-/// A text as a block, unless it is empty.
-fn text_blocks(path: String, text: Cow<'_, str>) -> Vec<ContentBlock<'_>> {
-    if text.is_empty() {
-        return Vec::new();
-    }
-    let content = BlockContent::Text(text);
-    vec![ContentBlock { path, content }]
 }
 
 fn media_block<'a>(

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use crate::domain::{
     translation::{
-        conversation::{AnswerFormat, PlacedOption, ReasoningEffort, ReasoningRequest},
+        conversation::{AnswerFormat, ReasoningEffort, ReasoningRequest, placed},
         losses::Untranslatable,
-        members::MemberReader,
-        read::messages::{MCP_TOOLS, MessagesRequestReader, ThinkingSetting, missing},
+        members::{MemberReader, missing},
+        read::messages::{MCP_TOOLS, MessagesRequestReader, ThinkingSetting},
     },
     wire::UpstreamProtocol,
 };
@@ -52,8 +52,6 @@ const REFUSED: [(&str, &str); 4] = [
 
 /// The path of the thinking.
 const THINKING: &str = "thinking";
-/// The path of the effort.
-const EFFORT: &str = "output_config.effort";
 /// The member that has the client's user and session.
 const USER_ID: &str = "metadata.user_id";
 /// The maximum length of a cache key at providers, in bytes.
@@ -147,33 +145,40 @@ impl<'a> MessagesRequestReader<'a, '_> {
         let Some(word) = config.text("effort")? else {
             return Ok(false);
         };
-        let effort = ReasoningEffort::from_word(&word);
-        match effort {
-            Some(_) => self.effort = effort,
-            None => self.losses.unknown(config.path_of("effort")),
+        let path = config.path_of("effort");
+        let Some(effort) = ReasoningEffort::from_word(&word) else {
+            self.losses.unknown(path);
+            return Ok(false);
+        };
+        let earlier = std::mem::replace(&mut self.effort, placed(path, Some(effort)));
+        if let Some(earlier) = earlier {
+            self.losses.adapted(earlier.path);
         }
-        Ok(effort.is_some())
+        Ok(true)
     }
 
     /// Sets how much the model reasons, when the effort is known: messages of the system may state one.
     pub(super) fn set_reasoning(&mut self) {
-        let (path, request) = match (self.thinking, self.effort) {
+        let (path, request) = match (self.thinking, self.effort.take()) {
             (ThinkingSetting::Unset, None) => return,
             (ThinkingSetting::Unset | ThinkingSetting::Adaptive, Some(effort)) => {
-                (EFFORT, ReasoningRequest::by_effort(effort))
+                (effort.path, ReasoningRequest::by_effort(effort.value))
             }
             // The protocol's own effort is high unless the client states another.
-            (ThinkingSetting::Adaptive, None) => (THINKING, ReasoningRequest::by_effort(ReasoningEffort::High)),
+            (ThinkingSetting::Adaptive, None) => (THINKING.into(), ReasoningRequest::by_effort(ReasoningEffort::High)),
             (ThinkingSetting::Disabled, effort) => {
-                if effort.is_some() {
-                    self.losses.dropped(EFFORT);
+                if let Some(effort) = effort {
+                    self.losses.dropped(effort.path);
                 }
-                (THINKING, ReasoningRequest::by_effort(ReasoningEffort::Off))
+                (THINKING.into(), ReasoningRequest::by_effort(ReasoningEffort::Off))
             }
-            (ThinkingSetting::Budget(budget), None) => (THINKING, ReasoningRequest::by_budget(budget)),
+            (ThinkingSetting::Budget(budget), None) => (THINKING.into(), ReasoningRequest::by_budget(budget)),
             (ThinkingSetting::Budget(budget), Some(effort)) => {
-                let budget = Some(budget);
-                (THINKING, ReasoningRequest { effort, budget })
+                let request = ReasoningRequest {
+                    effort: effort.value,
+                    budget: Some(budget),
+                };
+                (THINKING.into(), request)
             }
         };
         self.conversation.options.reasoning = placed(path, Some(request));
@@ -232,9 +237,4 @@ fn session_of(user_id: &str) -> Option<String> {
     };
     let is_key = (1..=CACHE_KEY_BYTES_MAX).contains(&session.len()) && session.chars().all(|c| c.is_ascii_graphic());
     is_key.then_some(session)
-}
-
-/// An option with the path of its member.
-fn placed<T>(path: &'static str, value: Option<T>) -> Option<PlacedOption<T>> {
-    value.map(|value| PlacedOption { path, value })
 }

@@ -11,11 +11,13 @@ use super::*;
 use crate::domain::{
     translation::{
         ChatTraits, Translation,
+        call_ids::{CallIdForm, provider_id},
         conversation::{MediaSource, ToolCallResult},
         losses::TranslationMode,
         reasoning::{ReasoningMaker, ReasoningState},
+        tool_names::provider_name,
     },
-    wire::Protocol,
+    wire::{Protocol, UpstreamProtocol},
 };
 
 /// A request that was read.
@@ -223,6 +225,7 @@ fn claude_code_passes_in_strict_mode_and_every_loss_is_reported() {
             "dropped messages[1].content[0]",
             "adapted messages[2].content[1].content[0]",
             "dropped messages[3].clear_at",
+            "adapted output_config.effort",
             "adapted messages[4].output_config.effort",
         ]
     );

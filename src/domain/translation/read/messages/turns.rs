@@ -6,8 +6,11 @@ use crate::domain::{
     translation::{
         conversation::{BlockContent, ContentBlock, TurnRole},
         losses::Untranslatable,
-        members::{MemberReader, as_text, elements},
-        read::messages::{MessagesRequestReader, STORED_FILE, missing, unknown_content},
+        members::{MemberReader, as_text, elements, missing},
+        read::{
+            STORED_FILE,
+            messages::{MessagesRequestReader, unknown_content},
+        },
     },
     wire::UpstreamProtocol,
 };
@@ -60,14 +63,10 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Deals with a last message that the model would have to continue. Some hosts of `chat/completions` can do that.
-    fn check_begun_answer(&mut self, path: String) -> Result<(), Untranslatable> {
+    /// Refuses a last message that the model would have to continue, unless the provider may be able to do that.
+    fn check_begun_answer(&self, path: String) -> Result<(), Untranslatable> {
         match self.target.translation.to {
-            UpstreamProtocol::Messages => Ok(()),
-            UpstreamProtocol::Chat => {
-                self.losses.adapted(path);
-                Ok(())
-            }
+            UpstreamProtocol::Messages | UpstreamProtocol::Chat => Ok(()),
             UpstreamProtocol::Responses | UpstreamProtocol::Gemini => Err(Untranslatable::new(
                 path,
                 "this model's provider cannot continue an answer that the request begins; end with the user's message",

@@ -1,14 +1,47 @@
-//! Reads calls of tools that the client runs, and their results.
+//! Reads calls of tools that the client runs, and their results; and items about tools that another provider has run, or wants to
+//! run. No other provider can continue those; in lossy mode, a line of text keeps what they say.
 
 use std::borrow::Cow;
 
 use crate::domain::translation::{
     conversation::{BlockContent, ContentBlock, ToolCall, ToolCallResult, TurnRole},
     json_out::push_object,
-    losses::Untranslatable,
-    members::{MemberReader, as_text},
-    read::responses::{ENCRYPTED, ResponsesRequestReader, TOOL_SEARCH, missing},
+    losses::{TranslationLosses, Untranslatable},
+    members::{MemberReader, as_text, elements, missing},
+    read::{
+        check_caller,
+        responses::{ENCRYPTED, ResponsesRequestReader, TOOL_SEARCH},
+    },
 };
+
+/// The types of the items.
+const HOSTED_ITEMS: [&str; 12] = [
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "computer_call",
+    "computer_call_output",
+    "image_generation_call",
+    "mcp_list_tools",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "mcp_call",
+    "program",
+    "program_output",
+];
+/// The members of them that are texts. The result of `image_generation_call` is an image.
+const TEXTS: [&str; 8] = [
+    "server_label",
+    "name",
+    "arguments",
+    "code",
+    "output",
+    "result",
+    "reason",
+    "error",
+];
+/// The members that are lists of objects with a text, and the names of that text.
+const TEXT_LISTS: [(&str, &str); 2] = [("outputs", "logs"), ("results", "text")];
 
 impl<'a> ResponsesRequestReader<'a, '_> {
     /// Reads `function_call`.
@@ -49,7 +82,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         let Some(arguments) = object.object_text(action)? else {
             return Err(missing(&object, action));
         };
-        check_environment(&mut object)?;
+        check_environment(&mut object, self.losses)?;
         self.push_call(object, Cow::Borrowed(tool), Cow::Borrowed(arguments))
     }
 
@@ -72,9 +105,9 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         name: Cow<'a, str>,
         arguments: Cow<'a, str>,
     ) -> Result<(), Untranslatable> {
-        self.check_caller(&mut object)?;
+        check_caller(&mut object, self.losses)?;
         let id = take_call_id(&mut object, true)?;
-        let id = self.provider_call_id(id);
+        let id = self.target.provider_call_id(id);
         self.called_names.insert(id.clone(), name.clone());
         let path = object.path().to_owned();
         let call = ToolCall { id, name, arguments };
@@ -95,7 +128,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     /// Reads `local_shell_call_output`, which has the call's id as its own.
     pub(super) fn read_local_shell_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let path = object.path_of("output");
-        let content = text_block(path, object.required_text("output")?);
+        let content = ContentBlock::from_text(path, object.required_text("output")?);
         let id = take_call_id(&mut object, true)?;
         self.push_result(object, id, content, false)
     }
@@ -105,9 +138,9 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         let Some(output) = object.take("output") else {
             return Err(missing(&object, "output"));
         };
-        let content = text_block(object.path_of("output"), Cow::Borrowed(output.get()));
+        let content = ContentBlock::from_text(object.path_of("output"), Cow::Borrowed(output.get()));
         object.drop_members(&["max_output_length"], self.losses);
-        check_environment(&mut object)?;
+        check_environment(&mut object, self.losses)?;
         let id = take_call_id(&mut object, false)?;
         self.push_result(object, id, content, false)
     }
@@ -115,7 +148,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     /// Reads `apply_patch_call_output`, which also states whether the patch has failed.
     pub(super) fn read_apply_patch_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let path = object.path_of("output");
-        let content = text_block(path, object.text("output")?.unwrap_or_default());
+        let content = ContentBlock::from_text(path, object.text("output")?.unwrap_or_default());
         let is_error = object.text("status")?.is_some_and(|status| status == "failed");
         let id = take_call_id(&mut object, false)?;
         self.push_result(object, id, content, is_error)
@@ -135,7 +168,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             true => "No tool was found.".to_owned(),
             false => format!("These tools can be called now: {}", offered.join(", ")),
         };
-        let content = text_block(object.path_of("tools"), Cow::Owned(text));
+        let content = ContentBlock::from_text(object.path_of("tools"), Cow::Owned(text));
         let id = take_call_id(&mut object, false)?;
         self.push_result(object, id, content, false)
     }
@@ -147,7 +180,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         content: Vec<ContentBlock<'a>>,
         is_error: bool,
     ) -> Result<(), Untranslatable> {
-        self.check_caller(&mut object)?;
+        check_caller(&mut object, self.losses)?;
         let is_refusal = |block: &&ContentBlock<'a>| matches!(block.content, BlockContent::Refusal(_));
         if let Some(block) = content.iter().find(is_refusal) {
             return Err(Untranslatable::new(
@@ -159,7 +192,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         let stated = object
             .text("name")?
             .map(|name| self.called_name(namespace.as_deref(), name));
-        let call_id = self.provider_call_id(call_id);
+        let call_id = self.target.provider_call_id(call_id);
         let name = self.called_names.get(&call_id).cloned().or(stated);
         let path = object.path().to_owned();
         let result = ToolCallResult {
@@ -172,28 +205,67 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// Refuses, in strict mode, a call by a program that another provider ran.
-    fn check_caller(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
-        let Some(mut caller) = object.object("caller")? else {
-            return Ok(());
-        };
-        match caller.text("type")?.as_deref() {
-            None | Some("direct") => Ok(()),
-            Some(_) => {
-                let reason = "this model's provider cannot continue a program of another provider; leave the item out";
-                self.losses.refused_in_strict(caller.path(), reason)
+    /// Whether items of this type are about tools that another provider runs.
+    pub(super) fn is_hosted_item(kind: &str) -> bool {
+        HOSTED_ITEMS.contains(&kind)
+    }
+
+    /// Refuses such an item in strict mode; in lossy mode a text takes its place.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(super) fn read_hosted_item(&mut self, kind: &str, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
+        let reason = "this model's provider cannot continue what another provider's tools did; leave the item out";
+        let path = object.path().to_owned();
+        self.losses.refused_in_strict(path.as_str(), reason)?;
+        let is_image = kind == "image_generation_call";
+        let mut line = format!("[{kind}]");
+        for name in TEXTS.iter().filter(|name| !is_image || **name != "result") {
+            if let Some(text) = object.take(name).and_then(as_text) {
+                line.push(' ');
+                line.push_str(&text);
             }
         }
+        if let Some(mut action) = object.object("action").unwrap_or_default()
+            && let Some(query) = action.text("query").unwrap_or_default()
+        {
+            line.push(' ');
+            line.push_str(&query);
+        }
+        if let Some(approved) = object.flag("approve")? {
+            line.push_str(if approved { " approved" } else { " declined" });
+        }
+        for (list, name) in TEXT_LISTS {
+            let Some(list) = object.take(list) else { continue };
+            for (path, element) in elements(list, &path).unwrap_or_default() {
+                let text = MemberReader::new(element.get(), path).and_then(|mut element| element.text(name));
+                if let Ok(Some(text)) = text {
+                    line.push('\n');
+                    line.push_str(&text);
+                }
+            }
+        }
+        let role = match kind {
+            "computer_call_output" | "mcp_approval_response" => TurnRole::User,
+            _ => TurnRole::Assistant,
+        };
+        self.push(role, path, BlockContent::Text(line.into()));
+        Ok(())
     }
 }
 
 /// Refuses a command that another provider ran in a container of its own.
-fn check_environment(object: &mut MemberReader<'_>) -> Result<(), Untranslatable> {
+fn check_environment(object: &mut MemberReader<'_>, losses: &mut TranslationLosses) -> Result<(), Untranslatable> {
     let Some(mut environment) = object.object("environment")? else {
         return Ok(());
     };
     match environment.text("type")?.as_deref() {
-        None | Some("local") => Ok(()),
+        None | Some("local") => {
+            // The tool's description names the skills.
+            environment.drop_members(&["skills"], losses);
+            environment.finish_options(losses);
+            Ok(())
+        }
         Some(_) => Err(Untranslatable::new(
             environment.path(),
             "this model's provider cannot use a container kept elsewhere; run the commands locally",
@@ -217,13 +289,4 @@ fn take_call_id<'a>(object: &mut MemberReader<'a>, can_be_own: bool) -> Result<C
 fn is_search_by_provider(object: &mut MemberReader<'_>) -> Result<bool, Untranslatable> {
     let is_server = object.text("execution")?.is_some_and(|execution| execution == "server");
     Ok(is_server || !object.contains("call_id"))
-}
-
-/// A text as the content of a result, unless it is empty.
-fn text_block(path: String, text: Cow<'_, str>) -> Vec<ContentBlock<'_>> {
-    if text.is_empty() {
-        return Vec::new();
-    }
-    let content = BlockContent::Text(text);
-    vec![ContentBlock { path, content }]
 }

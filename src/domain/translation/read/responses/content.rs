@@ -9,7 +9,10 @@ use crate::domain::translation::{
     conversation::{BlockContent, ContentBlock, MediaContent, MediaKind, MediaSource},
     losses::Untranslatable,
     members::{MemberReader, as_text, elements},
-    read::responses::{ENCRYPTED, ResponsesRequestReader, STORED_FILE, is_empty},
+    read::{
+        STORED_FILE,
+        responses::{ENCRYPTED, ResponsesRequestReader, is_empty},
+    },
 };
 
 /// The beginning of a PDF in base64.

@@ -7,24 +7,27 @@ use serde_json::value::RawValue;
 use crate::domain::translation::{
     conversation::{BlockContent, ContentBlock, TurnRole},
     losses::Untranslatable,
-    members::{MemberReader, as_text, elements},
-    read::responses::{APPLY_PATCH, LOCAL_SHELL, ResponsesRequestReader, SHELL, missing},
-    reasoning::{CarriedReasoning, ReasoningState},
+    members::{MemberReader, as_text, elements, missing},
+    read::{
+        quotable,
+        responses::{APPLY_PATCH, LOCAL_SHELL, ResponsesRequestReader, SHELL},
+        summary_text,
+    },
+    reasoning::{COMPACTION_TRIGGER, CarriedReasoning},
 };
 
 /// Members of any item that say nothing to a model of another provider.
-const ANNOTATIONS: [&str; 7] = [
-    "phase",
-    "end_turn",
-    "metadata",
-    "internal_chat_message_metadata_passthrough",
-    "created_by",
-    "agent",
-    "async",
-];
+const ANNOTATIONS: [&str; 6] = ["phase", "end_turn", "metadata", "created_by", "agent", "async"];
 
-/// The maximum length of a type that a refusal quotes, in characters.
-const TYPE_CHARS_MAX: usize = 64;
+/// The annotation that Codex gives each item for OpenAI.
+const ITEM_METADATA: &str = "internal_chat_message_metadata_passthrough";
+
+/// The request for a summary that takes the place of the conversation, as a text of the user.
+const SUMMARY_REQUEST: &str = "Summarize this conversation, so that another model can continue the work with your summary \
+                               alone. State the user's goals, constraints and preferences; what was done and decided, and \
+                               why; what is known now; files, commands, names and values that are still needed, spelled \
+                               exactly; open problems; and the next steps. Be complete and brief. Answer with the summary \
+                               alone, and call no tools.";
 
 impl<'a> ResponsesRequestReader<'a, '_> {
     /// Reads the input: a text or a list of items.
@@ -36,13 +39,16 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             self.push(TurnRole::User, "input".to_owned(), BlockContent::Text(text));
             return Ok(());
         }
-        for (path, item) in elements(input, "input")? {
-            self.read_item(MemberReader::new(item.get(), path)?)?;
+        let items = elements(input, "input")?;
+        let last = items.len().saturating_sub(1);
+        for (index, (path, item)) in items.into_iter().enumerate() {
+            let object = MemberReader::new(item.get(), path)?;
+            self.read_item(object, index == last)?;
         }
         Ok(())
     }
 
-    fn read_item(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
+    fn read_item(&mut self, mut object: MemberReader<'a>, is_last: bool) -> Result<(), Untranslatable> {
         let kind = match object.text("type")? {
             Some(kind) => kind,
             None if object.contains("role") => Cow::Borrowed("message"),
@@ -66,9 +72,10 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             "shell_call_output" => self.read_shell_output(object),
             "apply_patch_call_output" => self.read_apply_patch_output(object),
             "tool_search_output" => self.read_tool_search_output(object),
-            "compaction_trigger" => Err(Untranslatable::new(
+            COMPACTION_TRIGGER if is_last => self.read_compaction_trigger(object),
+            COMPACTION_TRIGGER => Err(Untranslatable::new(
                 object.path(),
-                "compaction by the provider is not available for translated models; compact locally",
+                "a summary can be requested only of the whole conversation; send this as the last item",
             )),
             "item_reference" => Err(Untranslatable::new(
                 object.path(),
@@ -76,7 +83,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             )),
             kind if Self::is_hosted_item(kind) => self.read_hosted_item(kind, &mut object),
             kind => {
-                let kind: String = kind.chars().take(TYPE_CHARS_MAX).collect();
+                let kind = quotable(kind);
                 let reason =
                     format!("weir cannot translate items of type `{kind}` to the protocol of this model's provider");
                 Err(Untranslatable::new(object.path(), reason))
@@ -88,6 +95,11 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     pub(super) fn finish_item(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         object.ignore(&["id", "status"]);
         object.drop_members(&ANNOTATIONS, self.losses);
+        // A loss for each item would leave no room for others in the header.
+        let has_metadata = object.take(ITEM_METADATA).is_some();
+        if has_metadata && !std::mem::replace(&mut self.has_item_metadata, true) {
+            self.losses.dropped(object.path_of(ITEM_METADATA));
+        }
         object.finish_content()
     }
 
@@ -146,29 +158,36 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         let content = reasoning_text(&mut object, "content");
         let visible = if summary.is_empty() { content } else { summary };
         let carrier = object.text("encrypted_content")?.unwrap_or_default();
-        match CarriedReasoning::unwrap(&carrier, &visible, self.target.maker) {
-            CarriedReasoning::Own(state) if !is_without_text(&state) => {
+        match CarriedReasoning::returned(&carrier, &visible, self.target.maker) {
+            Some(state) => {
                 let path = object.path().to_owned();
                 self.push(TurnRole::Assistant, path, BlockContent::Reasoning(state));
             }
-            CarriedReasoning::Own(_) | CarriedReasoning::Foreign => self.losses.dropped(object.path()),
+            None => self.losses.dropped(object.path()),
         }
         self.finish_item(object)
     }
 
-    /// The summary of an earlier part of the conversation, if weir has made it for this model.
+    /// The summary of an earlier part of the conversation, if weir has wrapped it.
     fn read_compaction(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let carrier = object.required_text("encrypted_content")?;
-        let CarriedReasoning::Own(ReasoningState::Text { text }) =
-            CarriedReasoning::unwrap(&carrier, "", self.target.maker)
-        else {
+        let Some(text) = summary_text(&carrier) else {
             let reason =
                 "only the provider that made this compaction can read it; compact locally, or start a new conversation";
             return Err(Untranslatable::new(object.path_of("encrypted_content"), reason));
         };
         let path = object.path().to_owned();
         self.losses.adapted(path.as_str());
-        self.push(TurnRole::User, path, BlockContent::Text(text));
+        self.push(TurnRole::User, path, BlockContent::Text(Cow::Owned(text)));
+        self.finish_item(object)
+    }
+
+    /// The request for a summary that takes the place of the conversation: a text of the user.
+    fn read_compaction_trigger(&mut self, object: MemberReader<'a>) -> Result<(), Untranslatable> {
+        self.wants_summary = true;
+        let path = object.path().to_owned();
+        self.losses.adapted(path.as_str());
+        self.push(TurnRole::User, path, BlockContent::Text(Cow::Borrowed(SUMMARY_REQUEST)));
         self.finish_item(object)
     }
 
@@ -208,9 +227,4 @@ fn reasoning_text(object: &mut MemberReader<'_>, name: &str) -> String {
         joined.push_str(&text);
     }
     joined
-}
-
-/// Whether a state's text was left to the visible text, and the client has not returned that.
-fn is_without_text(state: &ReasoningState<'_>) -> bool {
-    matches!(state, ReasoningState::Text { text } if text.is_empty())
 }

@@ -2,10 +2,10 @@
 
 use crate::domain::{
     translation::{
-        conversation::{AnswerFormat, PlacedOption, ReasoningEffort, ReasoningRequest},
+        conversation::{AnswerFormat, ReasoningEffort, ReasoningRequest, placed},
         losses::Untranslatable,
-        members::{MemberReader, as_text},
-        read::responses::{ResponsesRequestReader, missing},
+        members::{MemberReader, as_text, missing},
+        read::{LOG_PROBABILITIES, responses::ResponsesRequestReader},
     },
     wire::UpstreamProtocol,
 };
@@ -41,9 +41,6 @@ const STATE: [(&str, &str); 3] = [
         "this model's provider cannot read prompts kept elsewhere; send the prompt's text in `instructions` and `input`",
     ),
 ];
-
-/// Why log probabilities are refused.
-const LOG_PROBABILITIES: &str = "log probabilities cannot be translated; leave this out";
 
 impl<'a> ResponsesRequestReader<'a, '_> {
     /// Takes every option of a request but the tools and the choice among them.
@@ -105,12 +102,15 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         let Some(word) = reasoning.text("effort")? else {
             return Ok(());
         };
-        match ReasoningEffort::from_word(&word) {
-            Some(effort) => {
-                let request = ReasoningRequest::by_effort(effort);
-                self.conversation.options.reasoning = placed("reasoning.effort", Some(request));
-            }
-            None => self.losses.unknown(reasoning.path_of("effort")),
+        let path = reasoning.path_of("effort");
+        let Some(effort) = ReasoningEffort::from_word(&word) else {
+            self.losses.unknown(path);
+            return Ok(());
+        };
+        let request = placed(path, Some(ReasoningRequest::by_effort(effort)));
+        let earlier = std::mem::replace(&mut self.conversation.options.reasoning, request);
+        if let Some(earlier) = earlier {
+            self.losses.adapted(earlier.path);
         }
         Ok(())
     }
@@ -137,7 +137,11 @@ impl<'a> ResponsesRequestReader<'a, '_> {
                 return self.losses.refused_in_strict(format.path(), reason);
             }
         };
-        self.conversation.options.format = placed("text.format", value);
+        let value = placed(format.path().to_owned(), value);
+        let earlier = std::mem::replace(&mut self.conversation.options.format, value);
+        if let Some(earlier) = earlier {
+            self.losses.adapted(earlier.path);
+        }
         format.finish_options(self.losses);
         Ok(())
     }
@@ -185,9 +189,4 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         cache.finish_options(self.losses);
         Ok(())
     }
-}
-
-/// An option with the path of its member.
-fn placed<T>(path: &'static str, value: Option<T>) -> Option<PlacedOption<T>> {
-    value.map(|value| PlacedOption { path, value })
 }

@@ -9,7 +9,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{
     translation::{
-        ChatTraits, Translation, conversation::MediaSource, losses::TranslationMode, reasoning::ReasoningMaker,
+        ChatTraits, Translation,
+        call_ids::{CallIdForm, provider_id},
+        conversation::MediaSource,
+        losses::TranslationMode,
+        reasoning::ReasoningMaker,
     },
     wire::Protocol,
 };
@@ -315,10 +319,11 @@ proptest! {
 }
 
 /// Types of items, parts, tools and choices, and names of options.
-const KINDS: [&str; 30] = [
+const KINDS: [&str; 31] = [
     "message",
     "reasoning",
     "compaction",
+    "compaction_trigger",
     "agent_message",
     "additional_tools",
     "configuration_update",

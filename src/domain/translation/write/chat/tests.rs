@@ -154,7 +154,10 @@ fn tool(name: &'static str) -> ToolDefinition<'static> {
 }
 
 fn placed<T>(path: &'static str, value: T) -> Option<PlacedOption<T>> {
-    Some(PlacedOption { path, value })
+    Some(PlacedOption {
+        path: path.into(),
+        value,
+    })
 }
 
 #[test]
@@ -222,8 +225,8 @@ fn later_texts_of_the_system_stay_or_become_marked_texts_of_the_user() {
         },
     );
     assert_eq!(
-        marked.messages()[1],
-        json!({"role": "user", "content": "<system>b</system>"})
+        marked.messages()[0],
+        json!({"role": "user", "content": "a\n\n<system>b</system>"})
     );
     assert_eq!(marked.losses, ["adapted 1"]);
 }
@@ -284,6 +287,7 @@ fn images_of_results_follow_all_results_of_the_turn() {
         messages[3],
         json!({"role": "user", "content": [
             {"type": "text", "text": "[image of the tool result call_1]"},
+            {"type": "text", "text": "notes.txt"},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
             {"type": "text", "text": "what is it?"},
         ]})
@@ -313,6 +317,149 @@ fn nothing_is_put_between_a_call_and_its_result() {
     assert_eq!(messages[0]["content"], json!("before\n\nbehind"));
     assert_eq!(messages[3]["content"], json!("hurry"));
     assert_eq!(written.losses, ["adapted 2", "adapted 4", "adapted 3"]);
+}
+
+#[test]
+fn a_host_can_want_a_message_of_the_assistant_between_a_result_and_the_user() {
+    let traits = ChatTraits {
+        system_inside: false,
+        user_after_results: false,
+        ..ChatTraits::default()
+    };
+    let roles_and_losses = |behind: Vec<(TurnRole, BlockContent<'static>)>| {
+        let mut blocks = vec![
+            (User, text("question")),
+            (Assistant, call("call_1", "{}")),
+            (User, result("call_1", vec![text("one")])),
+        ];
+        blocks.extend(behind);
+        let written = written_for(&conversation(blocks), traits.clone());
+        let messages = written.messages();
+        let roles = messages.as_array().unwrap().iter().skip(3);
+        let roles: Vec<String> = roles
+            .map(|message| message["role"].as_str().unwrap().to_owned())
+            .collect();
+        (roles.join(" "), written.losses.join(", "))
+    };
+    let image = || result("call_2", vec![media(MediaKind::Image, "image/png", "AAAA")]);
+    let adapted_3 = "adapted 3".to_owned();
+    for (behind, roles, losses) in [
+        (Vec::new(), "", String::new()),
+        (vec![(Assistant, text("done"))], "assistant", String::new()),
+        (
+            vec![(Assistant, text("done")), (User, text("more"))],
+            "assistant user",
+            String::new(),
+        ),
+        (vec![(User, text("a reminder"))], "assistant user", adapted_3.clone()),
+        (
+            vec![(System, text("rule")), (User, text("more"))],
+            "assistant user",
+            adapted_3,
+        ),
+        (
+            vec![(User, image()), (User, result("call_3", Vec::new()))],
+            "tool tool assistant user",
+            "adapted call_2[0]".to_owned(),
+        ),
+    ] {
+        assert_eq!(roles_and_losses(behind), (roles.to_owned(), losses), "{roles}");
+    }
+    let everywhere = written(&conversation(vec![
+        (Assistant, call("call_1", "{}")),
+        (User, result("call_1", Vec::new())),
+        (User, text("a reminder")),
+    ]));
+    assert_eq!(everywhere.messages().as_array().unwrap().len(), 3);
+}
+
+/// The roles of the messages of a request.
+fn roles_of(written: &WrittenChat) -> Vec<String> {
+    let messages = written.messages();
+    let roles = messages.as_array().unwrap().iter().map(|message| &message["role"]);
+    roles.map(|role| role.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn neighbours_of_one_role_become_one_message() {
+    let state = BlockContent::Reasoning(ReasoningState::Signature {
+        signature: "of another maker".into(),
+    });
+    let mut request = conversation(vec![
+        (System, text("rule")),
+        (System, text("another")),
+        (User, text("a")),
+        (Assistant, state),
+        (User, image_at("https://x/y.png")),
+        (Assistant, text("b")),
+        (Assistant, call("call_1", "{}")),
+        (User, result("call_1", vec![text("one")])),
+        (System, text("first")),
+        (System, text("second")),
+        (User, text("c")),
+    ]);
+    request.system = vec!["be brief".into(), "be kind".into()];
+    let inside = written(&request);
+    assert_eq!(
+        roles_of(&inside),
+        ["system", "user", "assistant", "tool", "system", "user"]
+    );
+    let messages = inside.messages();
+    assert_eq!(messages[0]["content"], json!("be brief\n\nbe kind\n\nrule\n\nanother"));
+    assert_eq!(
+        messages[1]["content"],
+        json!([
+            {"type": "text", "text": "a"},
+            {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
+        ])
+    );
+    assert_eq!(messages[4]["content"], json!("first\n\nsecond"));
+    let traits = ChatTraits {
+        system_inside: false,
+        ..ChatTraits::default()
+    };
+    let marked = written_for(&request, traits);
+    assert_eq!(roles_of(&marked), ["system", "user", "assistant", "tool", "user"]);
+    assert_eq!(
+        marked.messages()[4]["content"],
+        json!("<system>first</system>\n\n<system>second</system>\n\nc")
+    );
+}
+
+#[test]
+fn results_stay_messages_of_their_own_and_turns_of_the_model_around_a_lost_one_join() {
+    let lossy = chat_host(TranslationMode::Lossy, ChatTraits::default());
+    let request = conversation(vec![
+        (Assistant, text("before")),
+        (User, media(MediaKind::Document, "application/pdf", "JVBERi0xLjQ=")),
+        (Assistant, text("behind")),
+        (Assistant, call("call_1", "{}")),
+        (Assistant, call("call_2", "{}")),
+        (User, result("call_1", vec![text("one")])),
+        (User, result("call_2", vec![text("two")])),
+    ]);
+    let written = try_write(&request, &lossy).unwrap();
+    assert_eq!(roles_of(&written), ["assistant", "tool", "tool"]);
+    let messages = written.messages();
+    assert_eq!(messages[0]["content"], json!("before\n\nbehind"));
+    assert_eq!(messages[0]["tool_calls"].as_array().unwrap().len(), 2);
+    assert_eq!(written.losses, ["dropped 1"]);
+}
+
+#[test]
+fn the_name_of_an_image_becomes_a_text_before_it() {
+    let written = written(&conversation(vec![(
+        User,
+        media(MediaKind::Image, "image/png", "AAAA"),
+    )]));
+    assert_eq!(
+        written.messages()[0]["content"],
+        json!([
+            {"type": "text", "text": "notes.txt"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        ])
+    );
+    assert_eq!(written.losses, ["adapted 0"]);
 }
 
 #[test]
@@ -439,10 +586,7 @@ fn state_of_other_protocols_is_dropped_and_a_turn_without_anything_else_vanishes
             (User, text("b")),
         ]);
         let written = written(&request);
-        assert_eq!(
-            written.messages(),
-            json!([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
-        );
+        assert_eq!(written.messages(), json!([{"role": "user", "content": "a\n\nb"}]));
         assert_eq!(written.losses, ["dropped 1"]);
     }
 }
@@ -516,6 +660,35 @@ fn a_schema_for_the_answer_always_has_a_name() {
             "name": "answer", "description": "d", "schema": {"type": "object"}, "strict": true,
         }})
     );
+}
+
+#[test]
+fn a_schema_is_as_strict_as_it_is_at_the_clients_own_provider() {
+    let closed =
+        r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
+    let open = r#"{"type":"object","properties":{"a":{"type":"string"}}}"#;
+    for (from, stated, schema, strict, is_adapted) in [
+        (Protocol::Messages, None, closed, json!(true), false),
+        (Protocol::Gemini, None, closed, json!(true), false),
+        (Protocol::Messages, None, open, json!(false), true),
+        (Protocol::Responses, None, closed, Value::Null, false),
+        (Protocol::Responses, Some(true), open, json!(true), false),
+        (Protocol::Responses, Some(false), closed, json!(false), false),
+    ] {
+        let mut request = conversation(vec![(User, text("a"))]);
+        let format = AnswerFormat::Schema {
+            name: None,
+            description: None,
+            schema: schema.into(),
+            strict: stated,
+        };
+        request.options.format = placed("output_config.format", format);
+        let mut host = chat_host(TranslationMode::Strict, ChatTraits::default());
+        host.from = from;
+        let written = try_write(&request, &host).unwrap();
+        assert_eq!(written.json()["response_format"]["json_schema"]["strict"], strict);
+        assert_eq!(!written.losses.is_empty(), is_adapted, "{from:?} {stated:?} {schema}");
+    }
 }
 
 #[test]
@@ -626,8 +799,14 @@ proptest! {
     fn each_request_of_a_conversation_begins_with_the_messages_of_the_one_before(
         parts in proptest::collection::vec(exchanges(), 1..4),
         system_inside in any::<bool>(),
+        user_after_results in any::<bool>(),
     ) {
-        let traits = ChatTraits { system_inside, reasoning_back: ReasoningBack::Always, ..ChatTraits::default() };
+        let traits = ChatTraits {
+            system_inside,
+            user_after_results,
+            reasoning_back: ReasoningBack::Always,
+            ..ChatTraits::default()
+        };
         let full = conversation(parts.into_iter().flatten().collect());
         let whole = written_for(&full, traits.clone()).body;
         for count in 1..full.turns.len() {
@@ -635,7 +814,9 @@ proptest! {
             let last = &full.turns[count - 1];
             let ends_request = last.role == User
                 || (last.role == System && last.blocks.iter().any(|block| block.content == text("rule")));
-            if !ends_request {
+            // What the system says next joins a message of the user where the host takes it as one.
+            let joins = !system_inside && full.turns.get(count).is_some_and(|next| next.role == System);
+            if !ends_request || joins {
                 continue;
             }
             let mut shorter = full.clone();

@@ -5,19 +5,19 @@ use std::borrow::Cow;
 use crate::domain::translation::{
     ChatReasoning, ChatTraits, ReasoningBack,
     conversation::{
-        BlockContent, ContentBlock, Conversation, ConversationTurn, MediaContent, MediaKind, MediaSource, ToolCall,
-        ToolCallResult, TurnRole,
+        BlockContent, ContentBlock, Conversation, ConversationTurn, MediaContent, MediaKind, ToolCall, ToolCallResult,
+        TurnRole,
     },
     json_out::{JsonArrayWriter, JsonObjectWriter},
     losses::{TranslationLosses, Untranslatable},
     reasoning::ReasoningState,
-    write::{BLOCK_BREAK, document_text},
+    write::{BLOCK_BREAK, ERROR_LINE, document_text, image_url},
 };
 
-/// The first line of the result of a tool that reported a failure.
-const ERROR_LINE: &str = "[error]";
 /// What a tool's message has in the place of an image: only a user's message can have images.
 const IMAGE_PLACE: &str = "[image: see the user message below]";
+/// What the assistant says between results and a user's message, for a host that refuses the one directly behind the other.
+const RESULTS_READ: &str = "I have read the results.";
 
 /// Writes the instructions and all turns.
 ///
@@ -33,9 +33,11 @@ pub(super) fn write_messages(
         traits,
         losses,
         messages,
+        open: None,
+        is_behind_result: false,
     };
-    if !conversation.system.is_empty() {
-        writer.write_text("system", &conversation.system.join(BLOCK_BREAK));
+    for text in &conversation.system {
+        writer.push_text(TurnRole::System, Cow::Borrowed(&**text));
     }
     let last_question = conversation.turns.iter().rposition(is_question);
     // A message between calls and their results is refused by most hosts, so the system's waits until the results are written.
@@ -58,7 +60,7 @@ pub(super) fn write_messages(
                 for block in waiting.drain(..) {
                     writer.write_system(block);
                 }
-                has_open_calls = turn.blocks.iter().any(is_call);
+                has_open_calls = turn.blocks.iter().any(ContentBlock::is_call);
                 let is_recent = last_question.is_none_or(|question| index > question);
                 writer.write_assistant(turn, writer.wants_reasoning(has_open_calls, is_recent));
             }
@@ -67,38 +69,103 @@ pub(super) fn write_messages(
     for block in waiting {
         writer.write_system(block);
     }
+    writer.close_message();
     Ok(())
 }
 
 /// Whether a turn begins a new exchange. Texts beside results are remarks within one: agents put reminders there.
 fn is_question(turn: &ConversationTurn<'_>) -> bool {
-    turn.role == TurnRole::User && !turn.blocks.iter().any(is_result)
+    turn.role == TurnRole::User && !turn.blocks.iter().any(ContentBlock::is_result)
 }
 
-fn is_result(block: &ContentBlock<'_>) -> bool {
-    matches!(block.content, BlockContent::Result(_))
-}
-
-fn is_call(block: &ContentBlock<'_>) -> bool {
-    matches!(block.content, BlockContent::Call(_))
-}
-
-/// A part of a user's message.
-enum ChatUserPart<'b> {
+/// A part of a message.
+enum ChatPart<'b> {
     /// A text.
     Text(Cow<'b, str>),
-    /// The URL of an image.
+    /// The URL of an image; only of the user.
     Image(Cow<'b, str>),
 }
 
+/// The last message, which has not been written yet: some hosts refuse two neighbours of one role, so what follows with the same
+/// role joins it.
+struct OpenMessage<'b> {
+    role: TurnRole,
+    parts: Vec<ChatPart<'b>>,
+    /// The reasoning that is sent back; only of the assistant.
+    reasoning: Vec<&'b str>,
+    /// Only of the assistant.
+    calls: Vec<&'b ToolCall<'b>>,
+}
+
+impl OpenMessage<'_> {
+    fn text(&self) -> String {
+        let mut texts: Vec<&str> = Vec::new();
+        for part in &self.parts {
+            if let ChatPart::Text(text) = part {
+                texts.push(text);
+            }
+        }
+        texts.join(BLOCK_BREAK)
+    }
+
+    fn write(&self, place: ChatReasoning, message: &mut JsonObjectWriter<'_>) {
+        match self.role {
+            TurnRole::System => {
+                message.text("role", "system");
+                message.text("content", &self.text());
+            }
+            TurnRole::User => {
+                message.text("role", "user");
+                self.write_parts(message);
+            }
+            TurnRole::Assistant => {
+                message.text("role", "assistant");
+                let reasoning = self.reasoning.join(BLOCK_BREAK);
+                write_answer(place, &reasoning, &self.text(), !self.calls.is_empty(), message);
+                if !self.calls.is_empty() {
+                    message.array("tool_calls", |array| {
+                        for call in &self.calls {
+                            write_call(call, array);
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    /// Writes the content of a user's message; texts alone become one string, which every host takes.
+    fn write_parts(&self, message: &mut JsonObjectWriter<'_>) {
+        let has_images = self.parts.iter().any(|part| matches!(part, ChatPart::Image(_)));
+        if !has_images {
+            message.text("content", &self.text());
+            return;
+        }
+        message.array("content", |content| {
+            for part in &self.parts {
+                content.object(|item| match part {
+                    ChatPart::Text(text) => write_text_part(text, item),
+                    ChatPart::Image(url) => {
+                        item.text("type", "image_url");
+                        item.object("image_url", |image| image.text("url", url));
+                    }
+                });
+            }
+        });
+    }
+}
+
 /// Writes turns one behind the other.
-struct ChatTurnWriter<'w, 'o> {
+struct ChatTurnWriter<'w, 'o, 'b> {
     traits: &'w ChatTraits,
     losses: &'w mut TranslationLosses,
     messages: &'w mut JsonArrayWriter<'o>,
+    /// The last message, unless it is the result of a call.
+    open: Option<OpenMessage<'b>>,
+    /// Whether the last message is the result of a call.
+    is_behind_result: bool,
 }
 
-impl ChatTurnWriter<'_, '_> {
+impl<'b> ChatTurnWriter<'_, '_, 'b> {
     /// Whether the host wants the reasoning of an assistant's turn back.
     fn wants_reasoning(&self, has_calls: bool, is_recent: bool) -> bool {
         let has_place = self.traits.reasoning != ChatReasoning::Hidden;
@@ -110,31 +177,64 @@ impl ChatTurnWriter<'_, '_> {
             }
     }
 
-    fn write_text(&mut self, role: &str, text: &str) {
-        self.messages.object(|message| {
-            message.text("role", role);
-            message.text("content", text);
-        });
+    /// The last message if it has this role, else a new one.
+    fn message_of(&mut self, role: TurnRole) -> &mut OpenMessage<'b> {
+        if self.open.as_ref().is_some_and(|open| open.role != role) {
+            self.close_message();
+        }
+        self.is_behind_result = false;
+        self.open.get_or_insert_with(|| OpenMessage {
+            role,
+            parts: Vec::new(),
+            reasoning: Vec::new(),
+            calls: Vec::new(),
+        })
     }
 
-    /// Writes a text of the system behind the first message.
-    fn write_system(&mut self, block: &ContentBlock<'_>) {
+    fn push_text(&mut self, role: TurnRole, text: Cow<'b, str>) {
+        self.message_of(role).parts.push(ChatPart::Text(text));
+    }
+
+    /// Writes the last message.
+    fn close_message(&mut self) {
+        let place = self.traits.reasoning;
+        if let Some(open) = self.open.take() {
+            self.messages.object(|message| open.write(place, message));
+        }
+    }
+
+    /// Adds a message of the assistant where the host accepts no message of the user. Returns whether it did.
+    fn separate_from_results(&mut self) -> bool {
+        let is_needed = self.is_behind_result && !self.traits.user_after_results;
+        if is_needed {
+            self.push_text(TurnRole::Assistant, Cow::Borrowed(RESULTS_READ));
+        }
+        is_needed
+    }
+
+    /// Adds a text of the system behind the first message.
+    fn write_system(&mut self, block: &'b ContentBlock<'_>) {
         let BlockContent::Text(text) = &block.content else {
             return;
         };
         if self.traits.system_inside {
-            self.write_text("system", text);
+            self.push_text(TurnRole::System, Cow::Borrowed(&**text));
         } else {
             self.losses.adapted(block.path.as_str());
-            self.write_text("user", &format!("<system>{text}</system>"));
+            self.separate_from_results();
+            self.push_text(TurnRole::User, Cow::Owned(format!("<system>{text}</system>")));
         }
     }
 
-    /// Writes the results of a turn, then the texts of the system that waited for them, then everything else as one message.
-    fn write_user(&mut self, turn: &ConversationTurn<'_>, waiting: &[&ContentBlock<'_>]) -> Result<(), Untranslatable> {
-        let last_result = turn.blocks.iter().rposition(is_result);
-        let mut parts: Vec<ChatUserPart<'_>> = Vec::new();
-        let mut own_parts: Vec<ChatUserPart<'_>> = Vec::new();
+    /// Adds the results of a turn, then the texts of the system that waited for them, then everything else as one message.
+    fn write_user(
+        &mut self,
+        turn: &'b ConversationTurn<'_>,
+        waiting: &[&'b ContentBlock<'_>],
+    ) -> Result<(), Untranslatable> {
+        let last_result = turn.blocks.iter().rposition(ContentBlock::is_result);
+        let mut parts: Vec<ChatPart<'b>> = Vec::new();
+        let mut own_parts: Vec<ChatPart<'b>> = Vec::new();
         for (index, block) in turn.blocks.iter().enumerate() {
             if let BlockContent::Result(result) = &block.content {
                 self.write_result(&block.path, result, &mut parts)?;
@@ -143,7 +243,7 @@ impl ChatTurnWriter<'_, '_> {
             if last_result.is_some_and(|last| index < last) {
                 self.losses.adapted(block.path.as_str());
             }
-            own_parts.extend(self.user_part(block)?);
+            self.push_block(block, &mut own_parts)?;
         }
         for block in waiting {
             if last_result.is_some() {
@@ -152,32 +252,45 @@ impl ChatTurnWriter<'_, '_> {
             self.write_system(block);
         }
         parts.append(&mut own_parts);
-        self.write_parts(&parts);
+        if parts.is_empty() {
+            return Ok(());
+        }
+        if self.separate_from_results() {
+            // An image of a result is reported already.
+            if let Some(block) = turn.blocks.iter().find(|block| !block.is_result()) {
+                self.losses.adapted(block.path.as_str());
+            }
+        }
+        self.message_of(TurnRole::User).parts.append(&mut parts);
         Ok(())
     }
 
     /// Writes the result of a call. Its images go to `images`, for a user's message.
-    fn write_result<'b>(
+    fn write_result(
         &mut self,
         path: &str,
         result: &'b ToolCallResult<'_>,
-        images: &mut Vec<ChatUserPart<'b>>,
+        images: &mut Vec<ChatPart<'b>>,
     ) -> Result<(), Untranslatable> {
-        let mut texts: Vec<Cow<'b, str>> = Vec::new();
+        let mut content = String::new();
         for block in &result.content {
-            match self.user_part(block)? {
-                Some(ChatUserPart::Text(text)) => texts.push(text),
-                Some(ChatUserPart::Image(url)) => {
-                    self.losses.adapted(block.path.as_str());
-                    texts.push(Cow::Borrowed(IMAGE_PLACE));
-                    let label = format!("[image of the tool result {}]", result.call_id);
-                    images.push(ChatUserPart::Text(Cow::Owned(label)));
-                    images.push(ChatUserPart::Image(url));
+            let mut parts: Vec<ChatPart<'b>> = Vec::new();
+            self.push_block(block, &mut parts)?;
+            let has_image = parts.iter().any(|part| matches!(part, ChatPart::Image(_)));
+            if has_image {
+                self.losses.adapted(block.path.as_str());
+                push_paragraph(&mut content, IMAGE_PLACE);
+                let label = format!("[image of the tool result {}]", result.call_id);
+                images.push(ChatPart::Text(Cow::Owned(label)));
+                images.append(&mut parts);
+                continue;
+            }
+            for part in &parts {
+                if let ChatPart::Text(text) = part {
+                    push_paragraph(&mut content, text);
                 }
-                None => {}
             }
         }
-        let mut content = texts.join(BLOCK_BREAK);
         if result.is_error {
             self.losses.adapted(path);
             content = match content.is_empty() {
@@ -185,6 +298,8 @@ impl ChatTurnWriter<'_, '_> {
                 false => format!("{ERROR_LINE}\n{content}"),
             };
         }
+        self.close_message();
+        self.is_behind_result = true;
         self.messages.object(|message| {
             message.text("role", "tool");
             message.text("tool_call_id", &result.call_id);
@@ -193,33 +308,43 @@ impl ChatTurnWriter<'_, '_> {
         Ok(())
     }
 
-    /// A block as a part of a user's message; `None` if it was left out and reported.
-    fn user_part<'b>(&mut self, block: &'b ContentBlock<'_>) -> Result<Option<ChatUserPart<'b>>, Untranslatable> {
+    /// Appends a block as parts of a user's message; nothing if it is left out and reported.
+    fn push_block(&mut self, block: &'b ContentBlock<'_>, parts: &mut Vec<ChatPart<'b>>) -> Result<(), Untranslatable> {
         match &block.content {
             BlockContent::Text(text) | BlockContent::Refusal(text) => {
-                Ok(Some(ChatUserPart::Text(Cow::Borrowed(text.as_ref()))))
+                parts.push(ChatPart::Text(Cow::Borrowed(&**text)));
+                Ok(())
             }
-            BlockContent::Media(media) => self.media_part(&block.path, media),
+            BlockContent::Media(media) => self.push_media(&block.path, media, parts),
             // Only the model reasons and calls, and results are no parts.
-            BlockContent::Reasoning(_) | BlockContent::Call(_) | BlockContent::Result(_) => Ok(None),
+            BlockContent::Reasoning(_) | BlockContent::Call(_) | BlockContent::Result(_) => Ok(()),
         }
     }
 
-    fn media_part<'b>(
+    fn push_media(
         &mut self,
         path: &str,
         media: &'b MediaContent<'_>,
-    ) -> Result<Option<ChatUserPart<'b>>, Untranslatable> {
+        parts: &mut Vec<ChatPart<'b>>,
+    ) -> Result<(), Untranslatable> {
         match media.kind {
-            MediaKind::Image => Ok(Some(ChatUserPart::Image(image_url(&media.source)))),
+            MediaKind::Image => {
+                // The protocol has no place for the name.
+                if let Some(name) = &media.name {
+                    self.losses.adapted(path);
+                    parts.push(ChatPart::Text(Cow::Borrowed(&**name)));
+                }
+                parts.push(ChatPart::Image(image_url(&media.source)));
+                Ok(())
+            }
             MediaKind::Document => {
                 let Some(text) = document_text(media) else {
                     let reason = "this model's provider takes no documents; send the document's text";
-                    self.losses.refused_in_strict(path, reason)?;
-                    return Ok(None);
+                    return self.losses.refused_in_strict(path, reason);
                 };
                 self.losses.adapted(path);
-                Ok(Some(ChatUserPart::Text(Cow::Owned(text))))
+                parts.push(ChatPart::Text(Cow::Owned(text)));
+                Ok(())
             }
             MediaKind::Audio | MediaKind::Video => {
                 let reason = "this model's provider takes no audio and no video; send the words as text";
@@ -228,80 +353,41 @@ impl ChatTurnWriter<'_, '_> {
         }
     }
 
-    /// Writes a user's message; texts alone become one string, which every host takes.
-    fn write_parts(&mut self, parts: &[ChatUserPart<'_>]) {
-        let mut texts: Vec<&str> = Vec::new();
-        for part in parts {
-            if let ChatUserPart::Text(text) = part {
-                texts.push(text);
-            }
-        }
-        if parts.is_empty() {
-            return;
-        }
-        if texts.len() == parts.len() {
-            self.write_text("user", &texts.join(BLOCK_BREAK));
-            return;
-        }
-        self.messages.object(|message| {
-            message.text("role", "user");
-            message.array("content", |content| {
-                for part in parts {
-                    content.object(|item| match part {
-                        ChatUserPart::Text(text) => write_text_part(text, item),
-                        ChatUserPart::Image(url) => {
-                            item.text("type", "image_url");
-                            item.object("image_url", |image| image.text("url", url));
-                        }
-                    });
-                }
-            });
-        });
-    }
-
-    /// Writes an assistant's turn as one message. Text behind a call joins the text before it: a message between a call and its
-    /// result is refused by most hosts.
-    fn write_assistant(&mut self, turn: &ConversationTurn<'_>, wants_reasoning: bool) {
-        let mut reasoning: Vec<&str> = Vec::new();
-        let mut texts: Vec<&str> = Vec::new();
-        let mut calls: Vec<&ToolCall<'_>> = Vec::new();
+    /// Adds an assistant's turn. Text behind a call joins the text before it: a message between a call and its result is refused by
+    /// most hosts.
+    fn write_assistant(&mut self, turn: &'b ConversationTurn<'_>, wants_reasoning: bool) {
         for block in &turn.blocks {
             match &block.content {
                 BlockContent::Text(text) => {
-                    if !calls.is_empty() {
+                    let message = self.message_of(TurnRole::Assistant);
+                    message.parts.push(ChatPart::Text(Cow::Borrowed(&**text)));
+                    let is_behind_call = !message.calls.is_empty();
+                    if is_behind_call {
                         self.losses.adapted(block.path.as_str());
                     }
-                    texts.push(text);
                 }
                 BlockContent::Refusal(text) => {
                     self.losses.adapted(block.path.as_str());
-                    texts.push(text);
+                    self.push_text(TurnRole::Assistant, Cow::Borrowed(&**text));
                 }
-                BlockContent::Reasoning(ReasoningState::Text { text }) if wants_reasoning => reasoning.push(text),
+                BlockContent::Reasoning(ReasoningState::Text { text }) if wants_reasoning && !text.is_empty() => {
+                    self.message_of(TurnRole::Assistant).reasoning.push(text);
+                }
                 BlockContent::Reasoning(_) => self.losses.dropped(block.path.as_str()),
-                BlockContent::Call(call) => calls.push(call),
+                BlockContent::Call(call) => self.message_of(TurnRole::Assistant).calls.push(call),
                 // Only the user has these.
                 BlockContent::Media(_) | BlockContent::Result(_) => {}
             }
         }
-        let reasoning = reasoning.join(BLOCK_BREAK);
-        let text = texts.join(BLOCK_BREAK);
-        if reasoning.is_empty() && text.is_empty() && calls.is_empty() {
-            return;
-        }
-        let place = self.traits.reasoning;
-        self.messages.object(|message| {
-            message.text("role", "assistant");
-            write_answer(place, &reasoning, &text, !calls.is_empty(), message);
-            if !calls.is_empty() {
-                message.array("tool_calls", |array| {
-                    for call in calls {
-                        write_call(call, array);
-                    }
-                });
-            }
-        });
     }
+}
+
+/// Appends a text below what is there.
+fn push_paragraph(content: &mut String, text: &str) {
+    if !content.is_empty() {
+        content.push_str(BLOCK_BREAK);
+    }
+    content.push_str(text);
 }
 
 /// Writes the text and the reasoning of an assistant's message.
@@ -359,11 +445,4 @@ fn write_call(call: &ToolCall<'_>, calls: &mut JsonArrayWriter<'_>) {
             function.text("arguments", arguments);
         });
     });
-}
-
-fn image_url<'b>(source: &'b MediaSource<'_>) -> Cow<'b, str> {
-    match source {
-        MediaSource::Base64 { media_type, data } => Cow::Owned(format!("data:{media_type};base64,{data}")),
-        MediaSource::Url { url, .. } => Cow::Borrowed(url.as_ref()),
-    }
 }

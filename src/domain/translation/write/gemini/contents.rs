@@ -64,10 +64,7 @@ pub(super) fn write_contents(
                 if let Some(path) = write_model(turn, generation, losses, contents) {
                     prefill = Some(path);
                 }
-                has_open_calls = turn
-                    .blocks
-                    .iter()
-                    .any(|block| matches!(block.content, BlockContent::Call(_)));
+                has_open_calls = turn.blocks.iter().any(ContentBlock::is_call);
             }
         }
     }
@@ -106,7 +103,7 @@ fn write_user(
     losses: &mut TranslationLosses,
     contents: &mut JsonArrayWriter<'_>,
 ) -> Result<(), Untranslatable> {
-    let last_result = turn.blocks.iter().rposition(is_result);
+    let last_result = turn.blocks.iter().rposition(ContentBlock::is_result);
     if last_result.is_none() {
         for block in waiting {
             write_system(block, losses, contents);
@@ -125,7 +122,7 @@ fn write_user(
                     write_system_text(block, losses, parts);
                 }
             }
-            for (index, block) in turn.blocks.iter().enumerate().filter(|(_, block)| !is_result(block)) {
+            for (index, block) in turn.blocks.iter().enumerate().filter(|(_, block)| !block.is_result()) {
                 if last_result.is_some_and(|last| index < last) {
                     losses.adapted(block.path.as_str());
                 }
@@ -134,10 +131,6 @@ fn write_user(
             Ok(())
         })
     })
-}
-
-fn is_result(block: &ContentBlock<'_>) -> bool {
-    matches!(block.content, BlockContent::Result(_))
 }
 
 fn write_user_part(

@@ -165,7 +165,10 @@ fn tool(schema: Option<&'static str>) -> ToolDefinition<'static> {
 }
 
 fn placed<T>(path: &'static str, value: T) -> Option<PlacedOption<T>> {
-    Some(PlacedOption { path, value })
+    Some(PlacedOption {
+        path: path.into(),
+        value,
+    })
 }
 
 fn text_part(text: &str) -> Value {
@@ -229,7 +232,9 @@ fn members_come_in_a_fixed_order_with_options_behind_the_content() {
     assert_eq!(
         written.losses,
         [
+            "dropped text.format.name",
             "dropped text.format.description",
+            "dropped text.format.strict",
             "adapted reasoning.effort",
             "dropped parallel_tool_calls",
             "dropped prompt_cache_key"

@@ -149,7 +149,10 @@ fn tool(schema: Option<&'static str>) -> ToolDefinition<'static> {
 }
 
 fn placed<T>(path: &'static str, value: T) -> Option<PlacedOption<T>> {
-    Some(PlacedOption { path, value })
+    Some(PlacedOption {
+        path: path.into(),
+        value,
+    })
 }
 
 #[test]
@@ -178,7 +181,7 @@ fn members_come_in_a_fixed_order_with_options_behind_the_content() {
             "text.format",
             AnswerFormat::Schema {
                 name: Some("n".into()),
-                description: None,
+                description: Some("d".into()),
                 schema: r#"{"type": "object"}"#.into(),
                 strict: Some(true),
             },
@@ -198,7 +201,16 @@ fn members_come_in_a_fixed_order_with_options_behind_the_content() {
     assert_eq!(written.body, expected);
     assert_eq!(
         written.losses,
-        ["seed", "presencePenalty", "frequencyPenalty", "prompt_cache_key"].map(|path| format!("dropped {path}"))
+        [
+            "text.format.name",
+            "text.format.description",
+            "text.format.strict",
+            "seed",
+            "presencePenalty",
+            "frequencyPenalty",
+            "prompt_cache_key"
+        ]
+        .map(|path| format!("dropped {path}"))
     );
 }
 
@@ -388,13 +400,14 @@ fn images_and_documents_have_sources() {
     assert_eq!(
         written.messages()[0]["content"],
         json!([
+            {"type": "text", "text": "a title"},
             {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}},
             {"type": "document", "source": pdf},
             {"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}, "title": "a title"},
             {"type": "document", "source": hello},
         ])
     );
-    assert!(written.losses.is_empty(), "{:?}", written.losses);
+    assert_eq!(written.losses, ["adapted 0"]);
 }
 
 #[test]
@@ -573,27 +586,43 @@ fn a_forced_call_is_made_without_thinking() {
 }
 
 #[test]
+fn the_wish_to_see_reasoning_is_dropped_where_there_is_none() {
+    let path = "generationConfig.thinkingConfig.includeThoughts";
+    let mut request = question();
+    request.options.shows_reasoning = Some(true);
+    request.options.reasoning = placed("thinkingConfig", ReasoningRequest::by_budget(0));
+    for (from, losses) in [
+        (Protocol::Gemini, vec![format!("dropped {path}")]),
+        (Protocol::Responses, Vec::new()),
+    ] {
+        let written = try_write(&request, from, TranslationMode::Strict, None).unwrap();
+        assert_eq!(written.json()["thinking"], json!({"type": "disabled"}));
+        assert_eq!(written.losses, losses);
+    }
+}
+
+#[test]
 fn thinking_is_shown_as_the_client_wants_it() {
-    for (from, path) in [
-        (Protocol::Responses, "reasoning.summary"),
-        (Protocol::Gemini, "generationConfig.thinkingConfig.includeThoughts"),
+    let path = "generationConfig.thinkingConfig.includeThoughts";
+    for (from, losses) in [
+        // The reader of Responses reports the member.
+        (Protocol::Responses, Vec::new()),
+        (Protocol::Gemini, vec![format!("adapted {path}")]),
     ] {
         for (shows, display) in [(true, "summarized"), (false, "omitted")] {
             let mut request = question();
             request.options.shows_reasoning = Some(shows);
             let bare = try_write(&request, from, TranslationMode::Strict, None).unwrap();
             assert_eq!(bare.json()["thinking"].is_null(), !shows);
-            assert_eq!(bare.losses.is_empty(), !shows);
+            assert_eq!(bare.losses, if shows { losses.clone() } else { Vec::new() });
             request.options.reasoning = placed("reasoning.effort", ReasoningRequest::by_effort(ReasoningEffort::Low));
             let written = try_write(&request, from, TranslationMode::Strict, None).unwrap();
             assert_eq!(
                 written.json()["thinking"],
                 json!({"type": "adaptive", "display": display})
             );
-            assert_eq!(
-                written.losses,
-                ["adapted reasoning.effort".to_owned(), format!("adapted {path}")]
-            );
+            let effort = vec!["adapted reasoning.effort".to_owned()];
+            assert_eq!(written.losses, [effort, losses.clone()].concat());
         }
     }
 }

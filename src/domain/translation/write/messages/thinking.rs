@@ -3,7 +3,9 @@
 use crate::domain::{
     translation::{
         TranslationTarget,
-        conversation::{BlockContent, Conversation, ConversationTurn, ReasoningEffort, ToolChoice, TurnRole},
+        conversation::{
+            BlockContent, ContentBlock, Conversation, ConversationTurn, ReasoningEffort, ToolChoice, TurnRole,
+        },
         json_out::JsonObjectWriter,
         losses::TranslationLosses,
         reasoning::ReasoningState,
@@ -53,11 +55,18 @@ impl ThinkingMembers {
             display: None,
             effort,
         };
-        if members.is_on()
-            && let Some(shows_reasoning) = conversation.options.shows_reasoning
-        {
-            losses.adapted(display_path(target.translation.from));
-            members.display = Some(if shows_reasoning { "summarized" } else { "omitted" });
+        let from = target.translation.from;
+        match conversation.options.shows_reasoning {
+            Some(shows_reasoning) if members.is_on() => {
+                // The reader of Responses has reported its member, which has two names.
+                if from != Protocol::Responses {
+                    losses.adapted(display_path(from));
+                }
+                members.display = Some(if shows_reasoning { "summarized" } else { "omitted" });
+            }
+            // There will be nothing to see. The reader of Responses has reported the member.
+            Some(true) if from == Protocol::Gemini => losses.dropped(display_path(from)),
+            Some(_) | None => {}
         }
         members
     }
@@ -115,10 +124,10 @@ fn form_and_effort(
         return (ThinkingForm::Disabled, None);
     };
     if request.budget.is_some() && has_call_without_thinking(&conversation.turns) {
-        losses.dropped(option.path);
+        losses.dropped(&*option.path);
         return (ThinkingForm::Unset, None);
     }
-    losses.adapted(option.path);
+    losses.adapted(&*option.path);
     match request.budget {
         _ if is_forced => (ThinkingForm::Unset, Some(effort)),
         Some(budget) if max_tokens > BUDGET_MIN => {
@@ -147,10 +156,7 @@ fn effort_word(effort: ReasoningEffort) -> Option<&'static str> {
 fn has_call_without_thinking(turns: &[ConversationTurn<'_>]) -> bool {
     let last = turns.iter().rev().find(|turn| turn.role == TurnRole::Assistant);
     last.is_some_and(|turn| {
-        let has_calls = turn
-            .blocks
-            .iter()
-            .any(|block| matches!(block.content, BlockContent::Call(_)));
+        let has_calls = turn.blocks.iter().any(ContentBlock::is_call);
         let first = turn.blocks.first().map(|block| &block.content);
         let begins_with_thinking = matches!(
             first,

@@ -11,10 +11,8 @@ use crate::domain::translation::{
     json_out::{JsonArrayWriter, JsonObjectWriter},
     losses::{TranslationLosses, Untranslatable},
     reasoning::ReasoningState,
+    write::ERROR_LINE,
 };
-
-/// The content of the result of a tool that reported a failure and nothing else: the protocol requires some.
-const ERROR_TEXT: &str = "[error]";
 
 /// Writes all turns.
 ///
@@ -52,10 +50,7 @@ pub(super) fn write_messages(
                 if let Some(path) = write_assistant(turn, losses, messages)? {
                     prefill = Some(path);
                 }
-                has_open_calls = turn
-                    .blocks
-                    .iter()
-                    .any(|block| matches!(block.content, BlockContent::Call(_)));
+                has_open_calls = turn.blocks.iter().any(ContentBlock::is_call);
             }
         }
     }
@@ -96,11 +91,11 @@ fn write_user(
     losses: &mut TranslationLosses,
     messages: &mut JsonArrayWriter<'_>,
 ) -> Result<bool, Untranslatable> {
-    let last_result = turn.blocks.iter().rposition(is_result);
+    let last_result = turn.blocks.iter().rposition(ContentBlock::is_result);
     let mut results: Vec<&ContentBlock<'_>> = Vec::new();
     let mut others: Vec<&ContentBlock<'_>> = Vec::new();
     for (index, block) in turn.blocks.iter().enumerate() {
-        if is_result(block) {
+        if block.is_result() {
             results.push(block);
         } else if !is_blank(block) {
             if last_result.is_some_and(|last| index < last) {
@@ -169,10 +164,6 @@ fn write_assistant<'b>(
     Ok(Some(path))
 }
 
-fn is_result(block: &ContentBlock<'_>) -> bool {
-    matches!(block.content, BlockContent::Result(_))
-}
-
 /// Whether a block is a text of white space alone, which the protocol refuses.
 fn is_blank(block: &ContentBlock<'_>) -> bool {
     match &block.content {
@@ -193,7 +184,7 @@ fn write_blocks(
                 losses.adapted(block.path.as_str());
                 content.object(|item| write_text(text, item));
             }
-            BlockContent::Media(media) => write_media(&block.path, media, content)?,
+            BlockContent::Media(media) => write_media(&block.path, media, losses, content)?,
             BlockContent::Reasoning(state) => write_reasoning(state, content),
             BlockContent::Call(call) => {
                 if write_call(call, content) {
@@ -258,7 +249,8 @@ fn write_result(
                 | BlockContent::Call(_)
                 | BlockContent::Result(_) => None,
             },
-            (None, _) if result.is_error => Some(ERROR_TEXT),
+            // The protocol requires some content.
+            (None, _) if result.is_error => Some(ERROR_LINE),
             (Some(_) | None, _) => None,
         };
         // Not every host takes an array, and most results are one text.
@@ -274,12 +266,24 @@ fn write_result(
     })
 }
 
-fn write_media(path: &str, media: &MediaContent<'_>, content: &mut JsonArrayWriter<'_>) -> Result<(), Untranslatable> {
+fn write_media(
+    path: &str,
+    media: &MediaContent<'_>,
+    losses: &mut TranslationLosses,
+    content: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
     match media.kind {
-        MediaKind::Image => content.object(|item| {
-            item.text("type", "image");
-            item.object("source", |source| write_source(&media.source, source));
-        }),
+        MediaKind::Image => {
+            // An image has no place for a name, but the conversation may refer to it.
+            if let Some(name) = &media.name {
+                losses.adapted(path);
+                content.object(|item| write_text(name, item));
+            }
+            content.object(|item| {
+                item.text("type", "image");
+                item.object("source", |source| write_source(&media.source, source));
+            });
+        }
         MediaKind::Document => write_document(path, media, content)?,
         MediaKind::Audio | MediaKind::Video => {
             let reason = "this model's provider takes no audio and no video; send the words as text";

@@ -12,11 +12,9 @@ use crate::domain::translation::{
     losses::{TranslationLosses, Untranslatable},
     members::MemberReader,
     reasoning::ReasoningState,
-    write::{BLOCK_BREAK, document_text},
+    write::{BLOCK_BREAK, ERROR_LINE, document_text, image_url},
 };
 
-/// The first line of the result of a tool that reported a failure.
-const ERROR_LINE: &str = "[error]";
 /// The media type of a PDF.
 const PDF_TYPE: &str = "application/pdf";
 /// The ending of a PDF's name, by which the provider knows what it is.
@@ -320,12 +318,5 @@ fn file_name<'b>(name: Option<&'b str>, media_type: &str) -> Cow<'b, str> {
     match is_pdf && !name.to_ascii_lowercase().ends_with(PDF_ENDING) {
         true => Cow::Owned(format!("{name}{PDF_ENDING}")),
         false => Cow::Borrowed(name),
-    }
-}
-
-fn image_url<'b>(source: &'b MediaSource<'_>) -> Cow<'b, str> {
-    match source {
-        MediaSource::Base64 { media_type, data } => Cow::Owned(format!("data:{media_type};base64,{data}")),
-        MediaSource::Url { url, .. } => Cow::Borrowed(url.as_ref()),
     }
 }

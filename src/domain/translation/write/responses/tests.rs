@@ -151,7 +151,10 @@ fn tool(schema: Option<&'static str>, strict: Option<bool>) -> ToolDefinition<'s
 }
 
 fn placed<T>(path: &'static str, value: T) -> Option<PlacedOption<T>> {
-    Some(PlacedOption { path, value })
+    Some(PlacedOption {
+        path: path.into(),
+        value,
+    })
 }
 
 fn message(role: &str, content: &Value) -> Value {
@@ -374,7 +377,7 @@ fn a_turn_of_the_model_at_the_end_is_refused() {
 #[test]
 fn images_and_documents_have_parts() {
     let written = written(&conversation(vec![
-        (User, media_at(MediaKind::Image, "https://x/y.png", None)),
+        (User, media_at(MediaKind::Image, "https://x/y.png", Some("a map"))),
         (
             User,
             media(MediaKind::Document, "application/pdf", "JVBERi0xLjQ=", None),
@@ -403,6 +406,7 @@ fn images_and_documents_have_parts() {
     assert_eq!(
         written.input()[0]["content"],
         json!([
+            text_part("a map"),
             {"type": "input_image", "image_url": "https://x/y.png"},
             {"type": "input_file", "filename": "document.pdf", "file_data": pdf},
             {"type": "input_file", "filename": "Q3 report.pdf", "file_data": pdf},
@@ -413,7 +417,7 @@ fn images_and_documents_have_parts() {
             text_part("hello"),
         ])
     );
-    assert_eq!(written.losses, ["adapted 4", "adapted 5", "adapted 6"]);
+    assert_eq!(written.losses, ["adapted 0", "adapted 4", "adapted 5", "adapted 6"]);
 }
 
 #[test]
@@ -506,9 +510,35 @@ fn an_answer_in_json_has_its_format() {
             strict: None,
         },
     );
-    let body = written(&request).body;
-    let expected = r#""text":{"format":{"type":"json_schema","name":"n","schema":{"x": 1.0}}}"#;
+    let WrittenResponses { body, losses } = written(&request);
+    let expected = r#""text":{"format":{"type":"json_schema","name":"n","schema":{"x": 1.0},"strict":false}}"#;
     assert!(body.contains(expected), "{body}");
+    assert_eq!(losses, ["adapted responseJsonSchema"]);
+}
+
+#[test]
+fn a_schema_is_as_strict_as_it_is_at_the_clients_own_provider() {
+    let closed = r#"{"type":"object","properties":{},"additionalProperties":false}"#;
+    let open = r#"{"type":"object","properties":{}}"#;
+    for (from, stated, schema, strict, is_adapted) in [
+        (Protocol::Messages, None, closed, true, false),
+        (Protocol::Gemini, None, closed, true, false),
+        (Protocol::Gemini, None, open, false, true),
+        (Protocol::Messages, Some(true), open, true, false),
+        (Protocol::Messages, Some(false), closed, false, false),
+    ] {
+        let mut request = question();
+        let format = AnswerFormat::Schema {
+            name: None,
+            description: None,
+            schema: schema.into(),
+            strict: stated,
+        };
+        request.options.format = placed("output_config.format", format);
+        let written = try_write(&request, from, TranslationMode::Strict).unwrap();
+        assert_eq!(written.json()["text"]["format"]["strict"], json!(strict));
+        assert_eq!(!written.losses.is_empty(), is_adapted, "{from:?} {stated:?} {schema}");
+    }
 }
 
 #[test]

@@ -115,7 +115,8 @@ impl EventSink for AnswerEventSink<'_> {
             self.is_revocable = dialect.is_revocable(self.picker, facts);
             dialect.on_event(self.picker, name, facts);
             let spoken = dialect.text_delta(self.picker);
-            self.has_more_than_text = is_first || spoken.is_none_or(|spoken| spoken.usage.is_some());
+            let has_usage_or_more = spoken.is_none_or(|spoken| spoken.usage.is_some());
+            self.has_more_than_text = is_first || self.is_revocable || has_usage_or_more;
             if let TextSpan::Once { at, length } = self.picker.text_span()
                 && !is_first
                 && self.picker.is_done()

@@ -55,7 +55,7 @@ fn names() -> Vec<String> {
     names
 }
 
-fn observe(protocol: Protocol, framing: AnswerFraming, bytes: &[u8], size: usize) -> Observer {
+fn observe(protocol: impl Into<UpstreamProtocol>, framing: AnswerFraming, bytes: &[u8], size: usize) -> Observer {
     let mut observer = Observer::new(protocol, framing);
     for chunk in bytes.chunks(size) {
         observer.push(chunk);

@@ -105,6 +105,44 @@ fn an_error_string_becomes_the_responses_shape() {
 }
 
 #[test]
+fn a_context_overflow_of_any_provider_has_the_code_and_the_words_on_which_agents_act() {
+    let errors = [
+        json!({"type": "error", "error": {"type": "invalid_request_error", "message": "Prompt is too long: 9 tokens > 8 maximum"}}),
+        json!({"error": {"code": 400, "message": "The input token count (9) exceeds the maximum.", "status": "INVALID_ARGUMENT"}}),
+        json!({"error": {"message": "This model's maximum context length is 8 tokens.", "type": "BadRequestError", "code": 400}}),
+        json!({"error": {"message": "Too much.", "type": "invalid_request_error", "code": "context_length_exceeded"}}),
+        json!({"error": {"message": "Too much.", "type": "exceed_context_size_error", "code": 400}}),
+    ];
+    for error in &errors {
+        for status in [400, 413, 422] {
+            let responses = reshaped(Protocol::Responses, status, error);
+            assert_eq!(responses["error"]["code"], "context_length_exceeded", "{error}");
+            assert_eq!(responses["error"]["message"], error["error"]["message"]);
+            let messages = reshaped(Protocol::Messages, status, error);
+            let message = messages["error"]["message"].as_str().unwrap().to_ascii_lowercase();
+            assert!(message.starts_with("prompt is too long: "), "{message}");
+            assert_eq!(message.matches("prompt is too long").count(), 1, "{message}");
+            let gemini = reshaped(Protocol::Gemini, status, error);
+            assert_eq!(gemini["error"]["message"], error["error"]["message"]);
+        }
+    }
+    let busy = json!({"error": {"message": "context window"}});
+    assert_eq!(
+        reshaped(Protocol::Responses, 429, &busy)["error"]["code"],
+        "rate_limit_exceeded"
+    );
+    let other = json!({"error": {"message": "max_tokens is too large", "type": "invalid_request_error"}});
+    assert_eq!(
+        reshaped(Protocol::Responses, 400, &other)["error"]["code"],
+        "invalid_request"
+    );
+    assert_eq!(
+        reshaped(Protocol::Messages, 400, &other)["error"]["message"],
+        "max_tokens is too large"
+    );
+}
+
+#[test]
 fn the_gemini_shape_has_code_and_status() {
     let body = json!([{ "error": { "code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED" } }]);
     let wanted = json!({ "error": { "code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED" } });

@@ -5,13 +5,14 @@ use tokio::sync::mpsc;
 
 use super::{
     ACCOUNTS, ChangedSum, HOURS, KEYS, LedgerFile, OPERATIONS, SUMS, begin_write, put_sums, read_operations, seal,
-    stability::put_share, unseal,
+    unseal,
 };
+use crate::store::embedded::ledger::file::daily_sums::put_share;
 use crate::store::embedded::ledger::file::unseal_sums;
 use crate::{
     domain::{
         faults::stability::{Hour, NodeHourCounters},
-        keys::key::KeyId,
+        keys::KeyId,
         ledger::{
             NodeId,
             daily_sums::{DailySums, SumSubject},

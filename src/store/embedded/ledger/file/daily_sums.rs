@@ -1,13 +1,21 @@
 //! The daily sums in the ledger's file: queries, changes and removal.
 
-use redb::{ReadableDatabase, ReadableTable, Table, TableDefinition};
+use std::collections::BTreeMap;
+
+use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
 use smol_str::SmolStr;
 
 use crate::{
-    domain::ledger::daily_sums::{DailySum, SumSelector, SumSubject, Sums},
+    domain::{
+        faults::stability::{Hour, ModelCounters, NodeHourCounters},
+        ledger::{
+            NodeId,
+            daily_sums::{DailySum, RetentionProgress, SumSelector, SumSubject, Sums},
+        },
+    },
     store::{
         StoreError,
-        embedded::ledger::file::{LedgerFile, begin_write, seal_sums, unseal_sums},
+        embedded::ledger::file::{HOURS, LedgerFile, META, begin_write, seal, seal_sums, unseal, unseal_sums},
     },
 };
 
@@ -150,4 +158,175 @@ pub(super) fn read_sums(
         }));
     }
     Ok(found)
+}
+
+impl LedgerFile {
+    /// Stores those shares that have a greater watermark than the stored ones. They are on disk when this returns.
+    pub(in crate::store::embedded::ledger) fn put_shares(
+        &self,
+        node: &NodeId,
+        shares: &[NodeHourCounters],
+    ) -> Result<(), StoreError> {
+        self.recover()?;
+        self.with(|database| {
+            let transaction = begin_write(database)?;
+            let mut changed = false;
+            {
+                let mut hours = transaction.open_table(HOURS)?;
+                for share in shares {
+                    changed |= put_share(&mut hours, node, share)?;
+                }
+            }
+            if changed {
+                Ok(transaction.commit()?)
+            } else {
+                Ok(transaction.abort()?)
+            }
+        })
+    }
+
+    /// Returns the counters of all nodes from hour `first` to hour `last`, both included. Unreadable ones are skipped.
+    pub(in crate::store::embedded::ledger) fn buckets(
+        &self,
+        first: Hour,
+        last: Hour,
+    ) -> Result<BTreeMap<Hour, ModelCounters>, StoreError> {
+        self.with(|database| {
+            let mut buckets: BTreeMap<Hour, ModelCounters> = BTreeMap::new();
+            let table = database.begin_read()?.open_table(HOURS)?;
+            for entry in table.range((first.number(), "")..)? {
+                let (place, sealed) = entry?;
+                let (hour, node) = place.value();
+                if hour > last.number() {
+                    break;
+                }
+                let Some(counted) = unseal::<ModelCounters>(sealed.value()) else {
+                    tracing::warn!(
+                        hour,
+                        node,
+                        "cannot read an hour of the stability record; its counters are skipped"
+                    );
+                    continue;
+                };
+                let bucket = buckets.entry(Hour::from_number(hour)).or_default();
+                for (model, counters) in counted {
+                    bucket.entry(model).or_default().add(&counters);
+                }
+            }
+            Ok(buckets)
+        })
+    }
+
+    /// Removes the hours before `first`.
+    pub(in crate::store::embedded::ledger) fn remove_hours(&self, first: Hour) -> Result<(), StoreError> {
+        self.with(|database| {
+            let table = database.begin_read()?.open_table(HOURS)?;
+            if table.range(..(first.number(), ""))?.next().is_none() {
+                return Ok(());
+            }
+            let transaction = begin_write(database)?;
+            transaction
+                .open_table(HOURS)?
+                .retain_in(..(first.number(), ""), |_, _| false)?;
+            Ok(transaction.commit()?)
+        })
+    }
+}
+
+/// Stores a share if its watermark is greater than that of the stored share. Returns whether it was stored.
+pub(super) fn put_share(
+    hours: &mut Table<'_, (i64, &'static str), &'static [u8]>,
+    node: &NodeId,
+    share: &NodeHourCounters,
+) -> Result<bool, redb::Error> {
+    let hour = share.hour;
+    let place = (hour.number(), node.as_str());
+    let held = hours
+        .get(place)?
+        .and_then(|sealed| unseal::<ModelCounters>(sealed.value()));
+    let watermark = held.map_or(0, |bucket| NodeHourCounters { hour, bucket }.watermark());
+    let is_greater = share.watermark() > watermark;
+    if is_greater {
+        hours.insert(place, seal(&share.bucket)?.as_slice())?;
+    }
+    Ok(is_greater)
+}
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+const HOURS_A_DAY: i64 = 24;
+/// The entry with the first day that is retained, as the number of days since the Unix epoch.
+const KEPT_FROM: &str = "retention_kept_from";
+/// The entry with the time when retention advanced to that day, in milliseconds since the Unix epoch.
+const RAN_MS: &str = "retention_ran_ms";
+/// The entry with the number of days for which daily sums and stability hours are retained.
+const KEEP_DAYS: &str = "retention_keep_days";
+
+impl LedgerFile {
+    /// Returns the progress of retention; `None` before its first run.
+    pub(in crate::store::embedded::ledger) fn retention(&self) -> Result<Option<RetentionProgress>, StoreError> {
+        self.with(|database| {
+            let meta = database.begin_read()?.open_table(META)?;
+            let get = |name: &str| {
+                let value = meta.get(name)?.map(|value| value.value());
+                Ok::<_, redb::Error>(value.and_then(|value| i64::try_from(value).ok()))
+            };
+            let (kept_from, ran_ms, keep_days) = (get(KEPT_FROM)?, get(RAN_MS)?, get(KEEP_DAYS)?);
+            let known = kept_from.zip(ran_ms).zip(keep_days);
+            Ok(known.map(|((kept_from, ran_ms), keep_days)| RetentionProgress {
+                kept_from,
+                ran_ms,
+                keep_days,
+            }))
+        })
+    }
+
+    /// Stores the progress of retention. It is on disk when this returns.
+    pub(in crate::store::embedded::ledger) fn put_retention(
+        &self,
+        retention: RetentionProgress,
+    ) -> Result<(), StoreError> {
+        self.recover()?;
+        self.with(|database| {
+            let transaction = begin_write(database)?;
+            {
+                let mut meta = transaction.open_table(META)?;
+                // No value is negative, because all times are after 1970.
+                let mut put = |name: &str, value: i64| meta.insert(name, u64::try_from(value).unwrap_or(0)).map(drop);
+                put(KEPT_FROM, retention.kept_from)?;
+                put(RAN_MS, retention.ran_ms)?;
+                put(KEEP_DAYS, retention.keep_days)?;
+            }
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// Returns the day of the oldest daily sum of these accounts, or of the oldest stability hour if that is older; `None` if
+    /// there is neither.
+    pub(in crate::store::embedded::ledger) fn oldest_day(
+        &self,
+        accounts: &[String],
+    ) -> Result<Option<i64>, StoreError> {
+        self.with(|database| oldest_day(database, accounts))
+    }
+}
+
+fn oldest_day(database: &Database, accounts: &[String]) -> Result<Option<i64>, redb::Error> {
+    let read = database.begin_read()?;
+    let (hours, sums) = (read.open_table(HOURS)?, read.open_table(SUMS)?);
+    let hour = hours.first()?.map(|(place, _)| place.value().0);
+    let mut oldest = hour.map(|hour| hour.div_euclid(HOURS_A_DAY));
+    for account in accounts {
+        let account = account.as_str();
+        let first = sums.range((account, i64::MIN, "", "")..)?.next().transpose()?;
+        let sum = first.and_then(|(place, _)| {
+            let (of, day, ..) = place.value();
+            (of == account).then_some(day)
+        });
+        oldest = [oldest, sum].into_iter().flatten().min();
+    }
+    Ok(oldest)
+}
+
+pub(in crate::store::embedded::ledger) fn first_hour(day: i64) -> Hour {
+    Hour::from_unix_ms(day.saturating_mul(DAY_MS))
 }

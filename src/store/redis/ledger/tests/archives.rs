@@ -14,12 +14,12 @@ use crate::{
         ledger::{
             AccountTerms, OperationId, ProviderState, QuotaReset,
             daily_sums::{DailySum, SumSelector, SumSubject},
+            ids::Tag,
             period::Period,
-            tag::Tag,
         },
     },
     store::{
-        archive::{Archive, ArchiveItem, file},
+        archive::{self, Archive, ArchiveItem},
         embedded::ledger::EmbeddedLedger,
         ledger::contract::{START_MS, limit, suspend},
     },
@@ -70,8 +70,8 @@ async fn sums(ledger: &dyn LedgerStore) -> Vec<DailySum> {
 
 /// By way of a backup's file.
 async fn copy(from: &dyn Archive, to: &dyn Archive) {
-    let header = file::BackupHeader {
-        weir_backup: file::FORMAT,
+    let header = archive::BackupHeader {
+        weir_backup: archive::FORMAT,
         time: String::new(),
         engine: String::new(),
         generation: None,
@@ -84,13 +84,13 @@ async fn copy(from: &dyn Archive, to: &dyn Archive) {
         }
         bytes
     };
-    let (encoded, bytes) = tokio::join!(file::send_backup(from, &header, sender), taking);
+    let (encoded, bytes) = tokio::join!(archive::send_backup(from, &header, sender), taking);
     encoded.unwrap();
-    file::check(&*bytes).unwrap();
+    archive::check(&*bytes).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("backup");
     std::fs::write(&path, bytes).unwrap();
-    let mut all = file::BackupItems::open(&path).unwrap();
+    let mut all = archive::BackupItems::open(&path).unwrap();
     loop {
         let batch = all.next_batch(500).unwrap();
         if batch.is_empty() {

@@ -47,7 +47,7 @@ async fn holds_at_living_masters_are_kept_alive_while_one_is_dead() {
         .await
         .unwrap();
     let mut request = ask(&node(1), "r1", 30);
-    request.key = Arc::new(crate::domain::keys::key::KeyRecord {
+    request.key = Arc::new(crate::domain::keys::KeyRecord {
         account: living.clone().into(),
         ..record(1)
     });

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     domain::{
         keys::{
-            key::{KeyId, KeyRecord, KeyState},
+            KeyId, KeyRecord, KeyState,
             terms::{KeyTerms, QuotaReset, RateLimits},
         },
         ledger::{

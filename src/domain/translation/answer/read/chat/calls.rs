@@ -49,8 +49,13 @@ impl ChatAnswerCalls {
         self.calls.iter().any(|call| !call.name.is_empty())
     }
 
+    /// Whether every call has complete arguments.
+    pub(super) fn are_complete(&self) -> bool {
+        self.calls.iter().all(|call| call.is_complete)
+    }
+
     /// Whether every call has complete arguments, or none at all.
-    pub(super) fn are_whole(&self) -> bool {
+    pub(super) fn are_complete_or_empty(&self) -> bool {
         self.calls.iter().all(|call| call.is_complete || !call.has_arguments)
     }
 

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::domain::translation::{
     ChatReasoning,
-    answer::{AnswerEvent, AnswerFault, Citation},
+    answer::{AnswerEvent, AnswerFault, AnswerLosses, Citation},
     members::as_text,
 };
 
@@ -42,6 +42,11 @@ impl<'a> ChatChoice<'a> {
     /// The new content of a chunk, or the message of a body.
     pub(super) fn content(&self) -> Option<&ChatDelta<'a>> {
         self.delta.as_ref().or(self.message.as_ref())
+    }
+
+    /// The new content of a chunk.
+    pub(super) fn new_content(&self) -> Option<&ChatDelta<'a>> {
+        self.delta.as_ref()
     }
 }
 
@@ -150,17 +155,22 @@ impl<'a> ChatDelta<'a> {
         Ok(events)
     }
 
-    /// Whether there is text or a piece of a call, apart from white space.
+    /// Whether there is text, reasoning or a piece of a call, apart from white space.
     pub(super) fn has_content(&self) -> bool {
-        let is_text = |event: &AnswerEvent<'_>| matches!(event, AnswerEvent::Text(text) if !text.trim().is_empty());
+        let is_text = |event: &AnswerEvent<'_>| match event {
+            AnswerEvent::Text(text) | AnswerEvent::Thought(text) => !text.trim().is_empty(),
+            _ => false,
+        };
         let is_call = |piece: &ChatCallPiece<'_>| {
             !piece.name().is_empty() || piece.arguments().is_ok_and(|arguments| !arguments.is_empty())
         };
-        self.content_events().is_ok_and(|events| events.iter().any(is_text))
-            || self
-                .tool_calls
-                .as_ref()
-                .is_some_and(|pieces| pieces.iter().any(is_call))
+        let has_refusal = self.refusal.as_ref().is_some_and(|refusal| !refusal.is_empty());
+        let thought = self.thought(ChatReasoning::default());
+        has_refusal
+            || self.function_call.is_some()
+            || thought.is_some_and(|thought| !thought.trim().is_empty())
+            || self.content_events().is_ok_and(|events| events.iter().any(is_text))
+            || self.tool_calls.iter().flatten().any(is_call)
     }
 
     fn content_events(&self) -> Result<Vec<AnswerEvent<'a>>, AnswerFault> {
@@ -237,7 +247,7 @@ impl ChatAnswerPart<'_> {
                 unless_empty(self.thinking_text().or(self.text)).map(AnswerEvent::Thought)
             }
             Some("refusal") => unless_empty(self.refusal).map(AnswerEvent::Refusal),
-            Some("reference" | "tool_reference") => Some(AnswerEvent::Lost("citation")),
+            Some("reference" | "tool_reference") => Some(AnswerEvent::Lost(AnswerLosses::CITATION)),
             Some("image_url" | "image") => Some(AnswerEvent::Lost("image")),
             Some(_) => Some(AnswerEvent::Lost("content_part")),
         }
@@ -274,7 +284,7 @@ struct ChatSource {
 /// The sources that annotations name.
 fn citations(annotations: &RawValue) -> Vec<AnswerEvent<'static>> {
     let Ok(annotations) = serde_json::from_str::<Vec<ChatAnnotation>>(annotations.get()) else {
-        return vec![AnswerEvent::Lost("citation")];
+        return vec![AnswerEvent::Lost(AnswerLosses::CITATION)];
     };
     let cited = |annotation: ChatAnnotation| match annotation.url_citation {
         Some(source) => AnswerEvent::Cited(Citation {
@@ -282,7 +292,7 @@ fn citations(annotations: &RawValue) -> Vec<AnswerEvent<'static>> {
             title: source.title.map(Cow::Owned),
             quote: source.content.map(Cow::Owned),
         }),
-        None => AnswerEvent::Lost("citation"),
+        None => AnswerEvent::Lost(AnswerLosses::CITATION),
     };
     annotations.into_iter().map(cited).collect()
 }

@@ -460,6 +460,12 @@ fn an_end_without_a_reason_is_one_only_if_nothing_is_missing() {
     assert_eq!(last(&[plain]), Some(text("x")));
     assert_eq!(last(&[done()]), None);
     assert_eq!(last(&[]), None);
+    // A name alone may lack its arguments; in a body nothing can follow.
+    let named = r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"read","arguments":""}}]}"#;
+    assert_eq!(last(&[delta(named)]), Some(AnswerEvent::Begin));
+    assert_eq!(last(&[delta(named), done()]), Some(AnswerEvent::Begin));
+    let events = body(ChatReasoning::default(), &message(named, "null")).unwrap();
+    assert_eq!(events.last(), Some(&stop(StopCause::Calls)));
     let events = body(ChatReasoning::default(), &message(r#"{"content":"x"}"#, "null")).unwrap();
     assert_eq!(events, [AnswerEvent::Begin, text("x"), stop(StopCause::End)]);
 }
@@ -477,13 +483,17 @@ fn an_error_ends_the_answer_with_its_status() {
         ),
         (
             r#"{"error":{"type":"invalid_request_error","code":"context_length_exceeded","message":"long"},"choices":[]}"#,
-            failed(400, "long"),
+            failed(400, "prompt is too long: long"),
         ),
         (
             r#"{"error":{"type":"server_error","message":"down"}}"#,
             failed(500, "down"),
         ),
         (r#"{"error":"broken"}"#, failed(502, "broken")),
+        (
+            r#"{"error":"above the context size"}"#,
+            failed(400, "above the context size"),
+        ),
         (
             r#"{"choices":[{"index":0,"error":{"code":503,"message":"away"},"finish_reason":"error"}]}"#,
             failed(503, "away"),
@@ -533,19 +543,69 @@ fn sources_and_what_no_client_can_get_are_told() {
 }
 
 #[test]
-fn content_behind_the_end_and_what_is_no_answer_is_a_fault() {
-    for late in [
-        r#"{"content":"more"}"#,
-        r#"{"tool_calls":[{"index":0,"function":{"name":"read"}}]}"#,
+fn content_behind_the_reason_for_the_end_is_taken() {
+    let plain = delta(r#"{"content":"x"}"#);
+    let late_call = r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"read","arguments":"{}"}}]}"#;
+    for (late, expected, cause) in [
+        (r#"{"content":"more"}"#, vec![text("more")], StopCause::End),
+        (
+            r#"{"reasoning":"why"}"#,
+            vec![thought("why"), state("why")],
+            StopCause::End,
+        ),
+        (
+            r#"{"refusal":"no"}"#,
+            vec![AnswerEvent::Refusal("no".into())],
+            StopCause::Refused,
+        ),
+        (
+            late_call,
+            vec![call(0, "a", "read"), arguments(0, "{}"), call_end(0)],
+            StopCause::Calls,
+        ),
     ] {
-        assert_eq!(
-            try_stream(&[finish("stop"), delta(late)]),
-            Err(AnswerFault::Unreadable),
-            "{late}"
-        );
+        for end in [vec![], vec![usage(), done()]] {
+            let chunks = [vec![plain.clone(), finish("stop"), delta(late)], end].concat();
+            let events = stream(&chunks);
+            assert_eq!(events[2..events.len() - 1], expected, "{late}");
+            assert_eq!(events.last(), Some(&stop(cause)), "{late}");
+        }
     }
-    let space = delta(r#"{"content":"\n","tool_calls":[]}"#);
-    assert_eq!(stream(&[finish("stop"), space]).len(), 2);
+    // Only a reason behind that content is another one.
+    let more = delta(r#"{"content":"more"}"#);
+    for (chunks, cause) in [
+        (vec![finish("stop"), finish("length")], StopCause::End),
+        (
+            vec![finish("stop"), more.clone(), finish("length")],
+            StopCause::MaxTokens,
+        ),
+        (vec![finish("length"), more, usage()], StopCause::MaxTokens),
+    ] {
+        assert_eq!(stream(&chunks).last(), Some(&stop(cause)), "{chunks:?}");
+    }
+}
+
+#[test]
+fn what_only_repeats_the_end_is_no_content() {
+    let repeated = r#"{"choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}]}"#;
+    for late in [
+        delta(r#"{"content":"\n","tool_calls":[]}"#),
+        delta(r#"{"role":"assistant","content":""}"#),
+        delta("{}"),
+        finish("stop"),
+        usage(),
+        repeated.to_owned(),
+    ] {
+        let events = stream(&[delta(r#"{"content":"x"}"#), finish("stop"), late.clone(), done()]);
+        assert_eq!(events, [AnswerEvent::Begin, text("x"), stop(StopCause::End)], "{late}");
+    }
+    // Nothing counts behind the end mark.
+    let events = stream(&[finish("stop"), done(), delta(r#"{"content":"x"}"#)]);
+    assert_eq!(events, [AnswerEvent::Begin, stop(StopCause::End)]);
+}
+
+#[test]
+fn what_is_no_answer_is_a_fault() {
     for no_answer in [
         "",
         "{}",

@@ -170,8 +170,8 @@ fn pieces_of_calls_are_joined() {
     ];
     assert_eq!(whole, expected.concat());
     let cut = stream(&[&open[..], &[finish("MAX_TOKENS")][..]].concat());
-    assert_eq!(cut, [AnswerEvent::Lost("incomplete_call"), stop(StopCause::MaxTokens)]);
-    assert_eq!(stream(&open), [AnswerEvent::Lost("incomplete_call")]);
+    assert_eq!(cut, [AnswerEvent::Lost("call"), stop(StopCause::MaxTokens)]);
+    assert_eq!(stream(&open), [AnswerEvent::Lost("call")]);
 }
 
 #[test]

@@ -179,7 +179,6 @@ fn calls_pass_in_pieces_and_end_with_their_block() {
             arguments(0, ": 1}"),
             call_end(0),
             call(1, "toolu_2", "now"),
-            arguments(1, "{}"),
             call_end(1),
             call(2, "toolu_3", "read"),
             arguments(2, r#"{"p": 1.0}"#),
@@ -187,6 +186,28 @@ fn calls_pass_in_pieces_and_end_with_their_block() {
             AnswerEvent::Stop(StopCause::Calls),
         ]
     );
+}
+
+/// The input of a call in a body is always an object, even if the answer was cut within it.
+#[test]
+fn a_call_at_the_end_of_a_body_that_was_cut_is_cut_off() {
+    let answer = |content: &str, reason: &str| {
+        let mut events = body(&format!(r#"{{"content":[{content}],"stop_reason":"{reason}"}}"#)).unwrap();
+        events.retain(|event| matches!(event, AnswerEvent::CallCut { .. }));
+        events
+    };
+    let one = r#"{"type":"tool_use","id":"a","name":"read","input":{}}"#;
+    let two = r#"{"type":"tool_use","id":"b","name":"write","input":{"path":"x"}}"#;
+    let text = r#"{"type":"text","text":"x"}"#;
+    for reason in ["max_tokens", "model_context_window_exceeded", "refusal"] {
+        assert_eq!(answer(one, reason), [AnswerEvent::CallCut { slot: 0 }], "{reason}");
+        let both = answer(&format!("{one},{two}"), reason);
+        assert_eq!(both, [AnswerEvent::CallCut { slot: 1 }], "{reason}");
+        assert!(answer(&format!("{one},{text}"), reason).is_empty(), "{reason}");
+    }
+    for reason in ["tool_use", "end_turn"] {
+        assert!(answer(one, reason).is_empty(), "{reason}");
+    }
 }
 
 #[test]

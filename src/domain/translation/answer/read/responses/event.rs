@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::domain::translation::{
-    answer::{AnswerEvent, AnswerFault, Citation},
+    answer::{AnswerEvent, AnswerFault, AnswerLosses, Citation},
     members::as_text,
 };
 
@@ -78,6 +78,15 @@ impl<'a> ResponsesAnswer<'a> {
     /// It is not what the protocol says.
     pub(super) fn parse(json: &'a RawValue) -> Result<Self, AnswerFault> {
         serde_json::from_str(json.get()).map_err(|_| AnswerFault::Unreadable)
+    }
+
+    /// An answer of which only these members were read.
+    pub(super) fn without_items(status: Option<String>, reason: Option<String>) -> Self {
+        Self {
+            status,
+            incomplete_details: Some(IncompleteDetails { reason }),
+            ..Self::default()
+        }
     }
 
     /// Why it is incomplete.
@@ -258,6 +267,6 @@ pub(super) fn citation(annotation: &RawValue) -> AnswerEvent<'static> {
             title: title.map(Cow::Owned),
             quote: None,
         }),
-        None => AnswerEvent::Lost("citation"),
+        None => AnswerEvent::Lost(AnswerLosses::CITATION),
     }
 }

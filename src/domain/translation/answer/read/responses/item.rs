@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::domain::{
     translation::{
         answer::{
-            AnswerEvent, AnswerFault,
+            AnswerEvent, AnswerFault, AnswerLosses,
             read::{
                 Emit,
                 responses::event::{PartKind, ResponsesItem, ResponsesPart, citation},
@@ -325,7 +325,7 @@ impl AnswerItem {
         self.complete_arguments(&item.arguments()?, emit)?;
         match &self.call {
             None => emit(AnswerEvent::Lost("call_without_name")),
-            Some(_) if item.is_incomplete() => Ok(()),
+            Some(call) if item.is_incomplete() => emit(AnswerEvent::CallCut { slot: call.slot }),
             Some(call) => {
                 let slot = call.slot;
                 if call.bytes == 0 {
@@ -346,7 +346,7 @@ impl AnswerItem {
         let input = item.input()?;
         let kept = std::mem::take(&mut self.input);
         if item.is_incomplete() {
-            return emit(AnswerEvent::Lost("custom_tool_call"));
+            return emit(AnswerEvent::Lost(AnswerLosses::CALL));
         }
         self.begin_call(item, context, emit)?;
         let Some(slot) = self.call.as_ref().map(|call| call.slot) else {

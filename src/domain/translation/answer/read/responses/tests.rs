@@ -4,7 +4,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::domain::translation::{answer::Citation, reasoning::ReasoningState};
+use crate::domain::{
+    translation::{answer::Citation, reasoning::ReasoningState},
+    wire::json_pick::Picker,
+};
 
 /// Reads the data of events.
 fn try_stream(events: &[Value]) -> Result<Vec<AnswerEvent<'static>>, AnswerFault> {
@@ -387,10 +390,110 @@ fn the_input_of_a_custom_tool_becomes_an_object_when_it_is_complete() {
     let end = [done(0, item("say".into(), "incomplete")), incomplete];
     assert_eq!(
         stream(&[&pieces[..], &end[..]].concat())[1..],
-        [AnswerEvent::Lost("custom_tool_call"), stop(StopCause::MaxTokens)]
+        [AnswerEvent::Lost("call"), stop(StopCause::MaxTokens)]
     );
     let long = delta(0, "custom_tool_call_input.delta", &"x".repeat(WAITING_BYTES_MAX + 1));
     assert_eq!(try_stream(&[long]), Err(AnswerFault::CallsTooLarge));
+}
+
+#[test]
+fn a_call_that_its_provider_calls_incomplete_is_cut_off() {
+    let item = json!({
+        "type": "function_call", "call_id": "a", "name": "read", "arguments": "{\"p\"", "status": "incomplete",
+    });
+    let answer = json!({
+        "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" }, "output": [item.clone()],
+    });
+    let expected = [
+        AnswerEvent::Begin,
+        call(0, "a", "read"),
+        arguments(0, "{\"p\""),
+        AnswerEvent::CallCut { slot: 0 },
+        stop(StopCause::MaxTokens),
+    ];
+    let last = json!({ "type": "response.incomplete", "response": answer });
+    assert_eq!(stream(&[created(), done(0, item), last]), expected);
+    assert_eq!(body(&answer.to_string()).unwrap(), expected);
+}
+
+/// Reads an event as one that is too large to be held.
+fn on_large_event(reader: &mut ResponsesAnswerReader, event: &Value) -> Result<Vec<AnswerEvent<'static>>, AnswerFault> {
+    let text = event.to_string();
+    let mut picker = Picker::new(&LARGE_EVENT_PATHS);
+    picker.push(text.as_bytes());
+    assert!(picker.is_done());
+    let mut read = Vec::new();
+    reader.on_large_event("", &picker, &mut |event| {
+        read.push(event.into_owned());
+        Ok(())
+    })?;
+    Ok(read)
+}
+
+#[test]
+fn a_large_event_with_the_answer_ends_it_as_a_small_one_does() {
+    let error = json!({ "code": "rate_limit_exceeded", "message": "slow" });
+    for response in [
+        json!({ "status": "completed", "error": null, "incomplete_details": null, "output": [message("x")] }),
+        json!({ "output": [], "incomplete_details": { "reason": "content_filter" }, "status": "incomplete" }),
+        json!({ "output": [message("x")], "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" } }),
+        json!({ "status": "failed", "error": error, "output": [] }),
+        json!({ "status": "failed", "error": null }),
+        json!({}),
+    ] {
+        for kind in ["completed", "incomplete", "failed", "cancelled"] {
+            let event = json!({ "type": format!("response.{kind}"), "response": response });
+            let begun = |reader: &mut ResponsesAnswerReader| {
+                for event in [created(), delta(0, "output_text.delta", "x")] {
+                    reader.on_event("", &event.to_string(), &mut |_| Ok(())).unwrap();
+                }
+            };
+            let (mut large, mut small) = (ResponsesAnswerReader::default(), ResponsesAnswerReader::default());
+            begun(&mut large);
+            begun(&mut small);
+            let mut expected = Vec::new();
+            let mut emit = |event: AnswerEvent<'_>| {
+                expected.push(event.into_owned());
+                Ok(())
+            };
+            small.on_event("", &event.to_string(), &mut emit).unwrap();
+            assert_eq!(on_large_event(&mut large, &event), Ok(expected), "{event}");
+            assert_eq!(
+                on_large_event(&mut large, &event),
+                Ok(Vec::new()),
+                "the answer has ended"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_large_event_that_repeats_the_request_begins_the_answer() {
+    for kind in ["created", "queued", "in_progress"] {
+        let mut reader = ResponsesAnswerReader::default();
+        let event = json!({ "type": format!("response.{kind}"), "response": { "output": [] } });
+        assert_eq!(on_large_event(&mut reader, &event), Ok(vec![AnswerEvent::Begin]));
+        assert_eq!(on_large_event(&mut reader, &event), Ok(Vec::new()));
+    }
+}
+
+#[test]
+fn a_large_event_with_content_of_its_own_is_a_fault() {
+    let answer = json!({ "status": "completed", "output": [message("x")] });
+    for event in [
+        json!({ "type": "response.completed", "response": answer }),
+        delta(0, "output_text.delta", "x"),
+        done(0, message("x")),
+        json!({ "type": "error", "error": { "message": "x" } }),
+        json!({ "delta": "x" }),
+    ] {
+        let mut reader = ResponsesAnswerReader::default();
+        assert_eq!(
+            on_large_event(&mut reader, &event),
+            Err(AnswerFault::EventTooLarge),
+            "{event}"
+        );
+    }
 }
 
 #[test]

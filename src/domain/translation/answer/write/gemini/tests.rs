@@ -274,10 +274,9 @@ fn a_state_that_is_too_large_is_left_out() {
     let large = ReasoningState::Redacted {
         data: "x".repeat(1024 * 1024).into(),
     };
-    assert_eq!(
-        parts(false, &[AnswerEvent::Reasoning(large), text("a")]),
-        json!([{"text": "a"}])
-    );
+    let events = [AnswerEvent::Reasoning(large), text("a")];
+    assert_eq!(parts(false, &events), json!([{"text": "a"}]));
+    assert_eq!(losses(&events), ["reasoning_state"]);
 }
 
 /// The official clients decode and encode signatures, some with the alphabet for URLs.
@@ -346,6 +345,39 @@ fn arguments_are_always_an_object_on_one_line() {
     assert_eq!(args("{\r\n  \"a\": \"\u{2028}\\n\"\n}\n"), json!({"a": "\u{2028}\n"}));
     assert_eq!(args("null"), json!({"input": "null"}));
     assert_eq!(args("{\"a\":\n\"x"), json!({"input": "{\"a\":\n\"x"}));
+}
+
+/// What is lost of an answer.
+fn losses(events: &[AnswerEvent<'static>]) -> Vec<&'static str> {
+    let mut writer = GeminiAnswerWriter::new(frame(AnswerForm::Stream, true));
+    let mut out = String::new();
+    for event in events {
+        writer.on_event(event.clone(), &mut out).unwrap();
+    }
+    writer.losses().kinds().to_vec()
+}
+
+#[test]
+fn a_call_that_was_cut_off_is_left_out_and_reported() {
+    for arguments_so_far in ["{\"a\":", "", "[1"] {
+        let events = [
+            text("a"),
+            call(0, "c", "get"),
+            arguments(0, "{}"),
+            reasoning("1"),
+            call(1, "d", "get"),
+            arguments(1, arguments_so_far),
+            AnswerEvent::CallCut { slot: 1 },
+            AnswerEvent::Stop(StopCause::MaxTokens),
+        ];
+        let answer = answer(true, &events);
+        let get = json!({"functionCall": {"id": "c", "name": "get", "args": {}}});
+        let signed = json!({"text": "", "thoughtSignature": signature("1")});
+        let candidate = &answer["candidates"][0];
+        assert_eq!(candidate["content"]["parts"], json!([{"text": "a"}, get, signed]));
+        assert_eq!(candidate["finishReason"], "MAX_TOKENS");
+        assert_eq!(losses(&events), ["call"]);
+    }
 }
 
 #[test]
@@ -420,7 +452,9 @@ fn a_source_is_left_out() {
         title: None,
         quote: None,
     });
-    assert_eq!(parts(true, &[text("a"), cited, text("b")]), json!([{"text": "ab"}]));
+    let events = [text("a"), cited.clone(), text("b"), cited, AnswerEvent::Lost("image")];
+    assert_eq!(parts(true, &events), json!([{"text": "ab"}]));
+    assert_eq!(losses(&events), ["citation", "image"]);
 }
 
 #[test]

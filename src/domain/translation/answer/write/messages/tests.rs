@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::domain::translation::{
+    answer::write::AnswerForm,
     conversation::ToolCall,
     reasoning::{CARRIER_BYTES_MAX, CarriedReasoning, ReasoningMaker},
     tool_names::{ClientTool, ToolKind, ToolNames},
@@ -461,6 +462,101 @@ fn arguments_that_have_to_be_kept_are_limited() {
     );
 }
 
+/// What is lost of an answer, in both forms.
+fn losses(events: &[AnswerEvent<'static>]) -> [Vec<&'static str>; 2] {
+    [AnswerForm::Stream, AnswerForm::Whole].map(|form| {
+        let mut writer = MessagesAnswerWriter::new(frame(form, true));
+        let mut out = String::new();
+        for event in events {
+            writer.on_event(event.clone(), &mut out).unwrap();
+        }
+        writer.losses().kinds().to_vec()
+    })
+}
+
+#[test]
+fn a_call_that_was_cut_off_is_not_in_a_message_and_incomplete_in_a_stream() {
+    let cut = AnswerEvent::CallCut { slot: 0 };
+    let stop = AnswerEvent::Stop(StopCause::MaxTokens);
+    for (arguments_so_far, piece) in [("{\"a\":", "{\"a\":"), ("", ""), ("[1", "")] {
+        let events = [
+            text("a"),
+            AnswerEvent::Reasoning(item()),
+            call(0, "c", "get"),
+            arguments(0, arguments_so_far),
+            cut.clone(),
+            stop.clone(),
+        ];
+        let body: Value = serde_json::from_str(&written(frame(AnswerForm::Whole, true), &events)).unwrap();
+        assert_eq!(
+            body["content"],
+            json!([{"type": "text", "text": "a"}]),
+            "{arguments_so_far}"
+        );
+        assert_eq!(body["stop_reason"], "max_tokens");
+        let stream = stream_events(&written(frame(AnswerForm::Stream, true), &events));
+        let deltas = stream
+            .iter()
+            .filter_map(|event| event["delta"]["partial_json"].as_str());
+        assert_eq!(deltas.collect::<String>(), piece);
+        let end = &stream[stream.len() - 2];
+        assert_eq!(end["delta"]["stop_reason"], "max_tokens");
+        assert_eq!(losses(&events), [vec![], vec!["call"]]);
+    }
+    // A call before it is complete.
+    let events = [
+        call(0, "c", "get"),
+        arguments(0, "{}"),
+        call(1, "d", "get"),
+        AnswerEvent::CallCut { slot: 1 },
+        stop,
+    ];
+    let body: Value = serde_json::from_str(&written(frame(AnswerForm::Whole, true), &events)).unwrap();
+    assert_eq!(body["content"].as_array().unwrap().len(), 1);
+    assert_eq!(body["content"][0]["id"], "c");
+}
+
+#[test]
+fn what_a_message_cannot_have_is_reported() {
+    let too_large = AnswerEvent::Reasoning(ReasoningState::Redacted {
+        data: "x".repeat(CARRIER_BYTES_MAX).into(),
+    });
+    let cited = |url: &'static str| {
+        AnswerEvent::Cited(Citation {
+            url: url.into(),
+            title: None,
+            quote: None,
+        })
+    };
+    let stop = AnswerEvent::Stop(StopCause::End);
+    for (events, lost) in [
+        (
+            vec![
+                thought("why"),
+                AnswerEvent::Reasoning(item()),
+                text("a"),
+                cited("http://a"),
+                stop.clone(),
+            ],
+            vec![],
+        ),
+        (vec![too_large.clone(), text("a")], vec!["reasoning_state"]),
+        (vec![thought("why"), too_large, text("a")], vec!["reasoning_state"]),
+        (
+            vec![text("a"), AnswerEvent::Reasoning(item()), stop],
+            vec!["reasoning_state"],
+        ),
+        (vec![cited("http://a"), text("a")], vec!["citation"]),
+        (vec![text("a"), cited(""), cited("")], vec!["citation"]),
+        (
+            vec![AnswerEvent::Lost("image"), AnswerEvent::Lost("audio")],
+            vec!["image", "audio"],
+        ),
+    ] {
+        assert_eq!(losses(&events), [lost.clone(), lost]);
+    }
+}
+
 fn citation(url: &str, title: Option<&str>, words: &str) -> Value {
     json!({
         "type": "web_search_result_location",
@@ -578,6 +674,15 @@ fn a_failure_ends_the_stream_with_the_error_of_its_status() {
         assert!(out.ends_with(&end), "{out}");
         assert_eq!(AccumulatedMessage::read(&out).last, "error");
     }
+}
+
+#[test]
+fn a_prompt_above_the_context_fails_in_the_words_on_which_agents_act() {
+    let mut writer = MessagesAnswerWriter::new(frame(AnswerForm::Stream, true));
+    let mut out = String::new();
+    writer.fail(400, "Your input exceeds the context window.", &mut out);
+    let message = "prompt is too long: Your input exceeds the context window.";
+    assert!(out.contains(message), "{out}");
 }
 
 #[test]

@@ -138,6 +138,15 @@ impl CallItem {
     ) -> String {
         let is_json = || serde_json::from_str::<&RawValue>(self.arguments.trim()).is_ok();
         let is_cut = is_interrupted && !is_json();
+        self.end(is_cut, answer_id, events, out)
+    }
+
+    /// Ends the call, which lacks a part of its arguments; returns its item as JSON text.
+    pub(super) fn cut(self, answer_id: &str, events: &mut NumberedEvents, out: &mut String) -> String {
+        self.end(true, answer_id, events, out)
+    }
+
+    fn end(self, is_cut: bool, answer_id: &str, events: &mut NumberedEvents, out: &mut String) -> String {
         let form = match self.tool.kind {
             ToolKind::Function => return self.close_function(is_cut, events, out),
             ToolKind::Custom => return self.push_custom(is_cut, answer_id, events, out),

@@ -287,6 +287,30 @@ pub(super) fn push_hidden_reasoning(
     item
 }
 
+/// Writes the item that takes the place of the conversation so far; returns it as JSON text. Clients want exactly one.
+pub(super) fn push_compaction(
+    place: &ItemPlace,
+    carrier: &str,
+    events: &mut NumberedEvents,
+    out: &mut String,
+) -> String {
+    events.push_item(out, ITEM_ADDED, place.index, &compaction_json(&place.id, ""));
+    let item = compaction_json(&place.id, carrier);
+    events.push_item(out, ITEM_DONE, place.index, &item);
+    item
+}
+
+/// A compaction item as JSON text. Such items have no status.
+fn compaction_json(id: &str, carrier: &str) -> String {
+    let mut json = String::with_capacity(carrier.len() + 80);
+    push_object(&mut json, |item| {
+        item.text("id", id);
+        item.text("type", "compaction");
+        item.text("encrypted_content", carrier);
+    });
+    json
+}
+
 /// A part of a summary as JSON text.
 fn summary_part(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 40);

@@ -31,10 +31,7 @@ impl NumberedEvents {
     /// No events yet, of an answer in this form.
     pub(super) fn new(form: AnswerForm) -> Self {
         Self {
-            is_stream: match form {
-                AnswerForm::Stream | AnswerForm::Array => true,
-                AnswerForm::Whole => false,
-            },
+            is_stream: form.is_stream(),
             next_number: 0,
         }
     }

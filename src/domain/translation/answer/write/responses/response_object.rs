@@ -1,5 +1,7 @@
 //! Writes the response object, which the first events, the last event and a non-streaming answer have.
 
+use std::{borrow::Cow, fmt::Write};
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -9,21 +11,18 @@ use crate::domain::{
             AnswerFrame,
             responses::events::{COMPLETED, IN_PROGRESS, INCOMPLETE, push_element, single_line},
         },
-        json_out::JsonObjectWriter,
+        json_out::{JsonObjectWriter, push_array},
+        members::{MemberReader, as_text, raw_members},
+        reasoning::COMPACTION_TRIGGER,
     },
-    wire::{protocol::responses::error_type, usage::Usage},
+    wire::{
+        protocol::{provider_error::is_context_overflow, responses::error_type},
+        usage::Usage,
+    },
 };
 
-/// Words in providers' messages which tell that the prompt is longer than the model's context.
-const CONTEXT_WORDS: [&str; 7] = [
-    "context length",
-    "context_length",
-    "context window",
-    "maximum context",
-    "prompt is too long",
-    "input is too long",
-    "input token count",
-];
+/// The members that the protocol requires of a function that the client offers, apart from its type and name.
+const FUNCTION_MEMBERS: [&str; 3] = ["description", "parameters", "strict"];
 
 /// The response object of an answer so far.
 #[derive(Debug)]
@@ -32,6 +31,8 @@ pub(super) struct ResponseObject {
     frame: AnswerFrame,
     /// The members that repeat the request, as JSON text.
     repeated: Vec<(&'static str, String)>,
+    /// The client has requested a summary that takes the place of the conversation.
+    wants_compaction: bool,
     /// The complete items, as the elements of a JSON array.
     output: String,
 }
@@ -96,15 +97,10 @@ impl ResponseFailure {
             503 | 529 => "server_is_overloaded",
             408 => "server_error",
             402 => "insufficient_quota",
-            400..500 if self.is_about_context() => "context_length_exceeded",
+            400..500 if is_context_overflow(&self.message) => "context_length_exceeded",
             400..500 => "invalid_prompt",
             _ => "server_error",
         }
-    }
-
-    fn is_about_context(&self) -> bool {
-        let message = self.message.to_ascii_lowercase();
-        CONTEXT_WORDS.iter().any(|words| message.contains(words))
     }
 
     /// Writes the code and the message.
@@ -127,6 +123,7 @@ impl ResponseObject {
         Self {
             frame,
             repeated: repeated_members(&request),
+            wants_compaction: ends_with_compaction_trigger(&request),
             output: String::new(),
         }
     }
@@ -134,6 +131,11 @@ impl ResponseObject {
     /// What the answer's frame says. The client's request is not in it any more.
     pub(super) fn frame(&self) -> &AnswerFrame {
         &self.frame
+    }
+
+    /// Whether the client has requested a summary that takes the place of the conversation.
+    pub(super) fn wants_compaction(&self) -> bool {
+        self.wants_compaction
     }
 
     /// Adds a complete item.
@@ -269,16 +271,66 @@ fn repeated_members(request: &str) -> Vec<(&'static str, String)> {
         ("prompt_cache_key", json_or(requested.prompt_cache_key, "null")),
         ("reasoning", reasoning),
         ("safety_identifier", json_or(requested.safety_identifier, "null")),
+        ("service_tier", r#""default""#.to_owned()),
         ("store", "false".to_owned()),
         ("temperature", json_or(requested.temperature, "1")),
         ("text", text),
         ("tool_choice", json_or(requested.tool_choice, r#""auto""#)),
-        ("tools", json_or(requested.tools, "[]")),
+        ("tools", repeated_tools(requested.tools)),
         ("top_logprobs", "0".to_owned()),
         ("top_p", json_or(requested.top_p, "1")),
         ("truncation", json_or(requested.truncation, r#""disabled""#)),
         ("user", json_or(requested.user, "null")),
     ]
+}
+
+/// The client's tools as JSON text. A function also has the members that the protocol requires of it.
+fn repeated_tools(tools: Option<&RawValue>) -> String {
+    let list: Option<Vec<&RawValue>> = tools.and_then(|tools| serde_json::from_str(tools.get()).ok());
+    let mut text = String::new();
+    push_array(&mut text, |array| {
+        for tool in list.unwrap_or_default() {
+            array.raw(&completed_tool(tool.get()));
+        }
+    });
+    text
+}
+
+/// A tool in one line. A function gets null for each of [`FUNCTION_MEMBERS`] that the client did not send.
+fn completed_tool(tool: &str) -> Cow<'_, str> {
+    let line = single_line(tool);
+    let members = raw_members(tool).unwrap_or_default();
+    let has = |name: &str| members.iter().any(|(member, _)| member == name);
+    let is_function = members
+        .iter()
+        .any(|(member, value)| member == "type" && as_text(value).is_some_and(|kind| kind == "function"));
+    let missing: Vec<&str> = FUNCTION_MEMBERS.into_iter().filter(|&name| !has(name)).collect();
+    if !is_function || missing.is_empty() {
+        return line;
+    }
+    let mut completed = line.strip_suffix('}').unwrap_or(&line).to_owned();
+    for name in missing {
+        // Writing to a string cannot fail.
+        let _ = write!(completed, r#","{name}":null"#);
+    }
+    completed.push('}');
+    Cow::Owned(completed)
+}
+
+/// The input of a request, unless it is one text.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RequestedInput<'a> {
+    #[serde(borrow)]
+    input: Vec<&'a RawValue>,
+}
+
+/// Whether the last item of a request demands a compaction.
+fn ends_with_compaction_trigger(request: &str) -> bool {
+    let requested: RequestedInput<'_> = serde_json::from_str(request).unwrap_or_default();
+    let last = requested.input.last();
+    let kind = last.and_then(|item| MemberReader::new(item.get(), "").ok()?.text("type").ok()?);
+    kind.is_some_and(|kind| kind == COMPACTION_TRIGGER)
 }
 
 fn requested_details(value: Option<&RawValue>) -> RequestedDetails<'_> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::domain::translation::{
     answer::{WAITING_BYTES_MAX, write::AnswerForm},
-    reasoning::{CARRIER_BYTES_MAX, CarriedReasoning, ReasoningMaker},
+    reasoning::{CARRIER_BYTES_MAX, CarriedReasoning, ReasoningMaker, unwrap_summary},
     tool_names::ToolNames,
 };
 
@@ -282,6 +282,7 @@ impl WrittenItem {
             "reasoning" => assert_eq!(item["summary"], json!(self.parts)),
             "function_call" => assert_eq!(item["arguments"], self.text.as_str()),
             "custom_tool_call" => assert_eq!(item["input"], self.text.as_str()),
+            "compaction" => assert_eq!(item.get("status"), None),
             _ => assert_eq!(item["status"], "completed"),
         }
         let is_text_call = ["function_call", "custom_tool_call"].contains(&item["type"].as_str().unwrap());
@@ -429,11 +430,12 @@ fn the_response_object_repeats_the_request_and_has_the_defaults_of_the_api() {
         "prompt_cache_key": null,
         "reasoning": {"effort": null, "summary": null},
         "safety_identifier": null,
+        "service_tier": "default",
         "store": false,
         "temperature": 0.7,
         "text": {"format": {"type": "text"}, "verbosity": "low"},
         "tool_choice": "auto",
-        "tools": [{"type": "function", "name": "read"}],
+        "tools": [{"type": "function", "name": "read", "description": null, "parameters": null, "strict": null}],
         "top_logprobs": 0,
         "top_p": 1,
         "truncation": "disabled",
@@ -453,6 +455,22 @@ fn the_response_object_repeats_the_request_and_has_the_defaults_of_the_api() {
     });
     assert_eq!(stream.response(), &expected);
     assert!(written(frame(AnswerForm::Whole), &[]).contains("\"temperature\":0.70,"));
+}
+
+#[test]
+fn a_repeated_function_has_the_members_that_the_protocol_requires() {
+    let mut frame = frame(AnswerForm::Whole);
+    frame.request = r#"{"tools": [{"type": "function", "name": "f", "strict": null, "parameters": {"x": 1.0} },
+        {"name": "g", "description": "d", "parameters": null, "strict": false, "type": "function"},
+        {"type": "custom", "name": "h"}, 7]}"#
+        .to_owned();
+    let body = written(frame, &[]);
+    let tools = concat!(
+        r#""tools":[{"type": "function", "name": "f", "strict": null, "parameters": {"x": 1.0} ,"description":null},"#,
+        r#"{"name": "g", "description": "d", "parameters": null, "strict": false, "type": "function"},"#,
+        r#"{"type": "custom", "name": "h"},7]"#,
+    );
+    assert!(body.contains(tools), "{body}");
 }
 
 #[test]
@@ -596,9 +614,116 @@ fn a_state_that_is_too_large_is_left_out() {
     let stream = streamed(&[thought("why"), state.clone(), end.clone()]);
     assert_eq!(stream.items[0]["summary"][0]["text"], "why");
     assert_eq!(stream.items[0].get("encrypted_content"), None);
-    let stream = streamed(&[text("a"), state, text("b"), end]);
+    let events = [text("a"), state, text("b"), end];
+    let stream = streamed(&events);
     assert_eq!(stream.items.len(), 1);
     assert_eq!(stream.items[0]["content"][0]["text"], "ab");
+    assert_eq!(losses(&events), ["reasoning_state"]);
+}
+
+/// What is lost of an answer.
+fn losses(events: &[AnswerEvent<'static>]) -> Vec<&'static str> {
+    let mut writer = ResponsesAnswerWriter::new(frame(AnswerForm::Stream));
+    let mut out = String::new();
+    for event in events {
+        writer.on_event(event.clone(), &mut out).unwrap();
+    }
+    writer.losses().kinds().to_vec()
+}
+
+/// The frame of an answer to a request for a summary in the place of the conversation.
+fn compaction_frame(form: AnswerForm) -> AnswerFrame {
+    AnswerFrame {
+        request: r#"{"model":"m","input":[{"role":"user","content":"hi"},{"type":"compaction_trigger"}]}"#.to_owned(),
+        ..frame(form)
+    }
+}
+
+#[test]
+fn a_summary_is_the_only_item_and_any_model_can_read_it() {
+    let state = ReasoningState::Text { text: "because".into() };
+    let mut events = vec![
+        AnswerEvent::Begin,
+        thought("because"),
+        AnswerEvent::Reasoning(state),
+        text("The user "),
+        text("wants tests."),
+        citation(None),
+    ];
+    events.extend(call("read", &["{}"]));
+    events.push(AnswerEvent::Stop(StopCause::End));
+    let stream = WrittenStream::check(&written(compaction_frame(AnswerForm::Stream), &events));
+    assert_eq!(
+        stream.kinds(),
+        [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.output_item.done",
+            "response.completed",
+        ]
+    );
+    let item = &stream.items[0];
+    assert_eq!([&item["id"], &item["type"]], ["cmp_7f_0", "compaction"]);
+    let carrier = item["encrypted_content"].as_str().unwrap();
+    assert!(carrier.split('.').nth(2) == Some("t"), "{carrier}");
+    assert_eq!(unwrap_summary(carrier), Some("The user wants tests.".to_owned()));
+    let body: Value = serde_json::from_str(&written(compaction_frame(AnswerForm::Whole), &events)).unwrap();
+    assert_eq!(&body, stream.response());
+    assert_eq!(body["output"], json!([item]));
+    assert_eq!(body["usage"]["total_tokens"], 32);
+}
+
+#[test]
+fn no_client_goes_on_with_a_summary_that_is_none() {
+    let long = "x".repeat(CARRIER_BYTES_MAX);
+    for (events, status) in [
+        (
+            vec![text("So far"), AnswerEvent::Stop(StopCause::MaxTokens)],
+            "incomplete",
+        ),
+        (
+            vec![text("So far"), AnswerEvent::Stop(StopCause::Filtered)],
+            "incomplete",
+        ),
+        (vec![text("So far"), AnswerEvent::Stop(StopCause::Malformed)], "failed"),
+        (vec![text(" \n"), AnswerEvent::Stop(StopCause::End)], "failed"),
+        (vec![AnswerEvent::Stop(StopCause::Refused)], "failed"),
+        (
+            vec![text("Well"), refusal("no"), AnswerEvent::Stop(StopCause::End)],
+            "failed",
+        ),
+        (vec![text(&long), AnswerEvent::Stop(StopCause::End)], "failed"),
+        (
+            vec![AnswerEvent::Failed {
+                status: 429,
+                message: "slow down".into(),
+            }],
+            "failed",
+        ),
+    ] {
+        let stream = WrittenStream::check(&written(compaction_frame(AnswerForm::Stream), &events));
+        assert_eq!(stream.response()["status"], status, "{events:?}");
+        assert!(stream.items.is_empty(), "{events:?}");
+    }
+}
+
+#[test]
+fn only_a_trigger_at_the_end_of_the_input_asks_for_a_summary() {
+    for request in [
+        r#"{"input":[{"type":"compaction_trigger"},{"role":"user","content":"hi"}]}"#,
+        r#"{"input":"compaction_trigger"}"#,
+        r#"{"input":[]}"#,
+        r#"{"input":[null]}"#,
+        r#"{"type":"compaction_trigger"}"#,
+    ] {
+        let frame = AnswerFrame {
+            request: request.to_owned(),
+            ..frame(AnswerForm::Stream)
+        };
+        let stream = WrittenStream::check(&written(frame, &[text("x"), AnswerEvent::Stop(StopCause::End)]));
+        assert_eq!(stream.items[0]["type"], "message", "{request}");
+    }
 }
 
 #[test]
@@ -822,6 +947,17 @@ fn a_call_that_the_end_of_the_answer_cuts_is_incomplete_and_cannot_be_run() {
         assert_eq!([&item["type"], &item["status"]], [kind, status], "{name} {arguments}");
         let member = if name == "exec" { "input" } else { "arguments" };
         assert_eq!(item[member], arguments);
+        // Whatever its arguments are, a call that was cut off stays incomplete.
+        let mut events = call(name, &[arguments]);
+        events.extend([AnswerEvent::CallCut { slot: 0 }, AnswerEvent::Stop(StopCause::Sequence)]);
+        let stream = streamed(&events);
+        let item = &stream.items[0];
+        assert_eq!(
+            [&item["status"], &item[member]],
+            ["incomplete", arguments],
+            "{name} {arguments}"
+        );
+        assert!(losses(&events).is_empty());
     }
 }
 

@@ -265,6 +265,33 @@ fn results_belong_to_calls_by_id_in_any_order() {
 }
 
 #[test]
+fn a_result_that_the_client_repeats_is_left_out() {
+    let results: Vec<String> = ["c1", "c2", "c1", "c2"]
+        .iter()
+        .map(|id| format!(r#"{{"functionResponse":{{"id":"{id}","name":"f","response":{{"output":"of {id}"}}}}}}"#))
+        .collect();
+    let body = with_contents(&format!(
+        r#"{{"role":"model","parts":[{{"functionCall":{{"name":"f","id":"c1"}}}},
+        {{"functionCall":{{"name":"f","id":"c2"}}}}]}},{{"parts":[{}]}}"#,
+        results.join(",")
+    ));
+    let reading = strict(&body).unwrap();
+    assert_eq!(
+        reading.blocks(),
+        [
+            "Assistant: call c1 f {}",
+            "Assistant: call c2 f {}",
+            r#"User: result c1 f ["of c1"]"#,
+            r#"User: result c2 f ["of c2"]"#,
+        ]
+    );
+    assert_eq!(
+        reading.losses(),
+        ["dropped contents[1].parts[2]", "dropped contents[1].parts[3]"]
+    );
+}
+
+#[test]
 fn a_result_without_a_call_is_refused() {
     let call = r#"{"role":"model","parts":[{"functionCall":{"name":"f","id":"c1"}},{"functionCall":{"name":"g"}}]}"#;
     for results in [
@@ -276,11 +303,21 @@ fn a_result_without_a_call_is_refused() {
         let body = with_contents(&format!(r#"{call},{{"parts":[{results}]}}"#));
         assert_eq!(refused_path(lossy(&body)), "contents[1].parts[0].functionResponse");
     }
-    for result in [
-        r#"{"function_response":{"id":"c1"}}"#,
-        r#"{"function_response":{"name":"g"}}"#,
+    for (first, second) in [
+        (
+            r#"{"functionResponse":{"id":"c1","response":{"output":"a"}}}"#,
+            r#"{"function_response":{"id":"c1","response":{"output":"b"}}}"#,
+        ),
+        (
+            r#"{"functionResponse":{"id":"c1"}}"#,
+            r#"{"function_response":{"id":"c1","parts":[{"inlineData":{"mimeType":"image/png","data":"eA=="}}]}}"#,
+        ),
+        (
+            r#"{"function_response":{"name":"g"}}"#,
+            r#"{"function_response":{"name":"g"}}"#,
+        ),
     ] {
-        let body = with_contents(&format!(r#"{call},{{"parts":[{result},{result}]}}"#));
+        let body = with_contents(&format!(r#"{call},{{"parts":[{first},{second}]}}"#));
         assert_eq!(refused_path(lossy(&body)), "contents[1].parts[1].function_response");
     }
     // A call of an earlier turn does not wait for a result by name.

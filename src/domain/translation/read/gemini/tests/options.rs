@@ -33,7 +33,7 @@ fn options_are_kept_as_they_are_spelled() {
     assert_eq!(options.format, None);
     assert_eq!(options.reasoning, None);
     assert_eq!(options.shows_reasoning, None);
-    let path = options.max_tokens.as_ref().map(|option| option.path);
+    let path = options.max_tokens.as_ref().map(|option| &*option.path);
     assert_eq!(path, Some("generationConfig.maxOutputTokens"));
 }
 
@@ -78,9 +78,9 @@ fn thinking_is_a_level_or_a_budget() {
     ] {
         let body = with_config(&format!(r#""thinkingConfig":{{{members}}}"#));
         let reading = strict(&body).unwrap();
-        let reasoning = reading.conversation.options.reasoning;
+        let reasoning = reading.conversation.options.reasoning.as_ref();
         assert_eq!(
-            reasoning.map(|option| (option.path, option.value)),
+            reasoning.map(|option| (&*option.path, option.value)),
             expected,
             "{members}"
         );
@@ -218,6 +218,7 @@ fn state_other_modalities_and_wrong_types_are_refused_in_both_modes() {
         (r#""cachedContent":"cachedContents/x""#, "cachedContent"),
         (r#""cached_content":"cachedContents/x""#, "cached_content"),
         (r#""continuationToken":"x""#, "continuationToken"),
+        (r#""outputConfig":{"outputUriPrefix":"gs://b/x"}"#, "outputConfig"),
         (r#""generationConfig":[]"#, "generationConfig"),
     ] {
         assert_eq!(refused_path(lossy(&with_members(members))), path);

@@ -1,7 +1,7 @@
 //! Instructions, messages and blocks, by the rows of the table of content.
 
 use super::*;
-use crate::domain::translation::call_ids::client_id;
+use crate::domain::translation::{call_ids::client_id, reasoning::wrap_summary};
 
 /// What the content of one user message becomes, and the losses.
 fn user_content(content: &Value) -> (Vec<String>, Vec<String>) {
@@ -92,7 +92,7 @@ fn an_answer_that_the_request_begins_depends_on_the_provider() {
         { "role": "user", "content": "go" },
         { "role": "assistant", "content": "The answer is" },
     ]));
-    assert_eq!(strict(&body).unwrap().losses(), ["adapted messages[1]"]);
+    assert!(strict(&body).unwrap().losses().is_empty());
     for protocol in [UpstreamProtocol::Responses, UpstreamProtocol::Gemini] {
         let refusal = read_with(&body, &to(protocol, TranslationMode::Lossy)).err().unwrap();
         assert_eq!(refusal.path, "messages[1]");
@@ -337,12 +337,18 @@ fn thinking_returns_to_its_maker_alone() {
 
 #[test]
 fn a_summary_of_weir_becomes_a_text_and_one_of_others_is_refused() {
-    let state = ReasoningState::Text { text: "so far".into() };
-    let carrier = state.wrap(&maker(), "so far").unwrap();
+    let carrier = wrap_summary("so far", &ReasoningMaker::new("groq", "other", "b")).unwrap();
     let own = json!({ "type": "compaction", "content": "so far", "encrypted_content": carrier });
     let body = with_block("assistant", &own);
     let reading = strict(&body).unwrap();
-    assert_eq!(reading.blocks(), ["User: go", "User: so far", "User: on"]);
+    assert_eq!(
+        reading.blocks(),
+        [
+            "User: go",
+            "User: [summary of the conversation before this point]\nso far",
+            "User: on"
+        ]
+    );
     assert_eq!(reading.losses(), ["adapted messages[1].content[0]"]);
     let other = json!({ "type": "compaction", "content": "so far", "signature": "EqMB" });
     assert_eq!(refused_path(&with_block("assistant", &other)), "messages[1].content[0]");

@@ -14,8 +14,11 @@ fn options_are_kept_as_they_are_spelled() {
     let options = &reading.conversation.options;
     assert!(options.stream);
     assert_eq!(
-        options.max_tokens.as_ref().map(|option| (option.path, option.value)),
-        Some(("max_tokens", 9))
+        options
+            .max_tokens
+            .as_ref()
+            .map(|option| (option.path.clone(), option.value)),
+        Some(("max_tokens".into(), 9))
     );
     assert_eq!(options.temperature.as_ref().map(|option| option.value), Some("0.70"));
     assert_eq!(options.top_p.as_ref().map(|option| option.value), Some("1"));
@@ -28,9 +31,9 @@ fn options_are_kept_as_they_are_spelled() {
         options
             .format
             .as_ref()
-            .map(|option| (option.path, option.value.clone())),
+            .map(|option| (option.path.clone(), option.value.clone())),
         Some((
-            "output_config.format",
+            "output_config.format".into(),
             AnswerFormat::Schema {
                 name: None,
                 description: None,
@@ -48,7 +51,7 @@ fn the_earlier_member_for_the_form_of_an_answer_is_known() {
     let body = with_members(r#""output_format":{"type":"json_schema","schema":{}}"#);
     let reading = strict(&body).unwrap();
     let format = reading.conversation.options.format.as_ref();
-    assert_eq!(format.map(|option| option.path), Some("output_format"));
+    assert_eq!(format.map(|option| &*option.path), Some("output_format"));
     let body = with_members(r#""output_config":{"format":{"type":"xml"}}"#);
     assert_eq!(refused_path(&body), "output_config.format");
     assert_eq!(lossy(&body).unwrap().losses(), ["dropped output_config.format"]);
@@ -160,14 +163,26 @@ fn thinking_and_effort_become_one_request_for_reasoning() {
         let body = with_members(members);
         let reading = strict(&body).unwrap();
         assert!(reading.losses().is_empty(), "{:?}", reading.losses());
-        let reasoning = reading.conversation.options.reasoning;
+        let reasoning = reading.conversation.options.reasoning.as_ref();
         assert_eq!(
-            reasoning.map(|option| (option.path, option.value)),
+            reasoning.map(|option| (&*option.path, option.value)),
             Some((path, request))
         );
     }
     let body = with_members(r#""thinking":{"type":"disabled"},"output_config":{"effort":"low"}"#);
     assert_eq!(strict(&body).unwrap().losses(), ["dropped output_config.effort"]);
+    let body = json!({ "max_tokens": 9, "messages": [
+        { "role": "user", "content": "go" },
+        { "role": "system", "output_config": { "effort": "max" } },
+    ] })
+    .to_string();
+    let reading = strict(&body).unwrap();
+    let reasoning = reading.conversation.options.reasoning.as_ref();
+    assert_eq!(
+        reasoning.map(|option| &*option.path),
+        Some("messages[1].output_config.effort")
+    );
+    assert_eq!(reading.losses(), ["adapted messages[1].output_config.effort"]);
     let body = with_members(r#""thinking":{"type":"enabled"}"#);
     assert_eq!(refused_path(&body), "thinking.budget_tokens");
 }
@@ -183,12 +198,13 @@ fn the_last_effort_counts_also_if_a_message_states_it() {
     let reading = strict(&body).unwrap();
     let reasoning = reading.conversation.options.reasoning.as_ref();
     assert_eq!(
-        reasoning.map(|option| option.value.effort),
-        Some(ReasoningEffort::Medium)
+        reasoning.map(|option| (&*option.path, option.value.effort)),
+        Some(("messages[2].output_config.effort", ReasoningEffort::Medium))
     );
     assert_eq!(
         reading.losses(),
         [
+            "adapted output_config.effort",
             "adapted messages[1].output_config.effort",
             "adapted messages[2].output_config.effort",
             "unknown messages[2].output_config.new",

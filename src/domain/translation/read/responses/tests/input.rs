@@ -1,7 +1,7 @@
 //! Messages, calls, results and reasoning.
 
 use super::*;
-use crate::domain::translation::reasoning::ReasoningState;
+use crate::domain::translation::reasoning::{ReasoningState, wrap_summary};
 
 #[test]
 fn a_text_is_the_users_and_instructions_are_the_systems() {
@@ -174,27 +174,76 @@ fn reasoning_returns_to_its_maker_and_to_nobody_else() {
 }
 
 #[test]
-fn a_compaction_is_read_if_weir_has_made_it() {
-    let state = ReasoningState::Text { text: "so far".into() };
+fn a_compaction_is_read_if_weir_has_made_it_for_whatever_model() {
+    let reasoning = ReasoningState::Text { text: "so far".into() };
     for kind in ["compaction", "context_compaction"] {
         let item = |carrier: &str| {
             with_input(&format!(
-                r#"{{"type":"{kind}","id":"c","encrypted_content":"{carrier}"}}"#
+                r#"{{"type":"{kind}","id":"c","encrypted_content":"{carrier}","metadata":{{}}}}"#
             ))
         };
-        let own = item(&state.wrap(&maker(), "").unwrap());
-        let reading = strict(&own).unwrap();
-        assert_eq!(reading.blocks(), ["User: so far"]);
-        assert_eq!(reading.losses(), ["adapted input[0]"]);
-        assert_eq!(refused_path(lossy(&item("gAAAA"))), "input[0].encrypted_content");
+        for by in [maker(), ReasoningMaker::new("anthropic", "claude", "b")] {
+            let own = item(&wrap_summary("so far", &by).unwrap());
+            let reading = strict(&own).unwrap();
+            assert_eq!(
+                reading.blocks(),
+                ["User: [summary of the conversation before this point]\nso far"]
+            );
+            assert_eq!(reading.losses(), ["adapted input[0]", "dropped input[0].metadata"]);
+        }
+        for other in ["gAAAA", "", reasoning.wrap(&maker(), "").unwrap().as_str()] {
+            assert_eq!(refused_path(lossy(&item(other))), "input[0].encrypted_content");
+        }
     }
-    let refusal = lossy(&with_input(r#"{"type":"compaction_trigger"}"#))
-        .map(|_| ())
-        .unwrap_err();
+}
+
+/// A request for a summary in the place of the conversation, as Codex 0.169 sends it, with these tools.
+fn compaction_request(tools: &str) -> String {
+    format!(
+        r#"{{"model":"m","store":false,"stream":true,"tool_choice":"auto","tools":[{tools}],
+        "text":{{"format":{{"type":"json_object"}}}},
+        "input":[{{"role":"user","content":"begin"}},
+        {{"type":"function_call","call_id":"c","name":"f","arguments":"{{}}"}},
+        {{"type":"function_call_output","call_id":"c","output":"o"}},
+        {{"type":"compaction_trigger"}}]}}"#
+    )
+}
+
+#[test]
+fn a_request_for_a_summary_is_a_text_of_the_user_and_calls_nothing() {
+    let body = compaction_request(r#"{"type":"function","name":"f"}"#);
+    for (to, tools, loss) in [
+        (UpstreamProtocol::Messages, vec!["f"], "adapted tool_choice"),
+        (UpstreamProtocol::Gemini, Vec::new(), "dropped tools"),
+        (UpstreamProtocol::Chat, Vec::new(), "dropped tools"),
+        (UpstreamProtocol::Responses, Vec::new(), "dropped tools"),
+    ] {
+        let reading = read_for(&body, to, TranslationMode::Strict, CallIdForm::Any).unwrap();
+        let blocks = reading.blocks();
+        assert_eq!(blocks[..2], ["User: begin", "Assistant: call c f {}"]);
+        assert!(
+            blocks[3].starts_with("User: Summarize this conversation"),
+            "{}",
+            blocks[3]
+        );
+        assert_eq!(reading.tools(), tools);
+        assert_eq!(reading.conversation.tool_choice, ToolChoice::Forbidden);
+        assert!(reading.conversation.options.format.is_none());
+        assert_eq!(reading.losses(), ["adapted input[3]", loss, "dropped text.format"]);
+    }
+}
+
+#[test]
+fn a_request_for_a_summary_needs_no_tools_and_is_the_last_item() {
+    let hosted = compaction_request(r#"{"type":"web_search"}"#);
+    assert!(strict(&hosted).unwrap().tools().is_empty());
+    let trigger = r#"{"type":"compaction_trigger"}"#;
+    let refusal = |items: &str| lossy(&with_input(items)).map(|_| ()).unwrap_err().to_string();
     assert_eq!(
-        refusal.to_string(),
-        "input[0]: compaction by the provider is not available for translated models; compact locally"
+        refusal(&format!(r#"{trigger},{{"role":"user","content":"go on"}}"#)),
+        "input[0]: a summary can be requested only of the whole conversation; send this as the last item"
     );
+    assert!(refusal(r#"{"type":"compaction_trigger","new":1}"#).starts_with("input[0].new: "));
 }
 
 #[test]
@@ -209,8 +258,16 @@ fn the_last_update_of_the_configuration_counts() {
         options.reasoning.as_ref().unwrap().value.effort.responses_word(),
         "high"
     );
-    assert!(options.format.is_some());
-    assert_eq!(reading.losses(), ["adapted input[0]", "adapted input[2]"]);
+    assert_eq!(options.reasoning.as_ref().unwrap().path, "input[2].reasoning.effort");
+    assert_eq!(options.format.as_ref().unwrap().path, "input[2].text.format");
+    assert_eq!(
+        reading.losses(),
+        [
+            "adapted input[0]",
+            "adapted input[2]",
+            "adapted input[0].reasoning.effort"
+        ]
+    );
 }
 
 /// Items that cannot be carried over, each with the path behind that of the item.
@@ -340,4 +397,24 @@ fn tools_that_another_provider_ran_become_a_line_of_text_in_lossy_mode_only() {
     );
     assert_eq!(refused_path(strict(&program)), "input[0].caller");
     assert_eq!(lossy(&program).unwrap().losses(), ["dropped input[0].caller"]);
+}
+
+#[test]
+fn what_stands_beside_a_call_is_reported_and_an_annotation_of_each_item_once() {
+    let metadata = r#""internal_chat_message_metadata_passthrough":{"turn_id":"t"}"#;
+    let body = with_input(&format!(
+        r#"{{"role":"user","content":"u",{metadata}}},
+        {{"type":"shell_call","call_id":"c","action":{{"commands":["ls"]}},"caller":{{"type":"direct","new":1}},
+        "environment":{{"type":"local","skills":[{{"name":"s","description":"d","path":"/p"}}],"new":1}},{metadata}}},
+        {{"type":"shell_call_output","call_id":"c","output":[],{metadata}}}"#
+    ));
+    assert_eq!(
+        strict(&body).unwrap().losses(),
+        [
+            "dropped input[0].internal_chat_message_metadata_passthrough",
+            "dropped input[1].environment.skills",
+            "unknown input[1].environment.new",
+            "unknown input[1].caller.new",
+        ]
+    );
 }

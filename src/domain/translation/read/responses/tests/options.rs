@@ -16,8 +16,11 @@ fn options_are_kept_as_they_are_spelled() {
     let options = &reading.conversation.options;
     assert!(options.stream);
     assert_eq!(
-        options.max_tokens.as_ref().map(|option| (option.path, option.value)),
-        Some(("max_output_tokens", 9))
+        options
+            .max_tokens
+            .as_ref()
+            .map(|option| (option.path.clone(), option.value)),
+        Some(("max_output_tokens".into(), 9))
     );
     assert_eq!(options.temperature.as_ref().map(|option| option.value), Some("0.70"));
     assert_eq!(options.top_p.as_ref().map(|option| option.value), Some("1"));

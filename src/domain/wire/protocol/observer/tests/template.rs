@@ -230,6 +230,124 @@ fn the_newest_model_is_the_answers_whatever_was_recognised_before() {
     }
 }
 
+/// A chunk of `chat/completions` that adds text, with the members that hosts change.
+fn chat_chunk(text: &str, created: u64, padding: &str) -> String {
+    format!(
+        "data: {{\"id\":\"c-1\",\"object\":\"chat.completion.chunk\",\"created\":{created},\"model\":\"m\",\"service_tier\":\"default\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{}}},\"logprobs\":null,\"finish_reason\":null}}],\"usage\":null,\"obfuscation\":\"{padding}\"}}\n\n",
+        serde_json::to_string(text).unwrap()
+    )
+}
+
+#[test]
+fn a_chunk_of_chat_completions_is_recognised_whatever_its_time_and_padding() {
+    let member = |member: &str| chat_chunk("one", 1, "").replace("\"content\"", &format!("\"{member}\""));
+    let call = r#""tool_calls":[{"index":0,"function":{"arguments":"one"}}]"#;
+    let pieces_of_call = chat_chunk("one", 1, "").replace(r#""content":"one""#, call);
+    for chunk in [
+        member("content"),
+        member("reasoning_content"),
+        member("reasoning"),
+        member("refusal"),
+        pieces_of_call,
+    ] {
+        let mut observer = Observer::new(UpstreamProtocol::Chat, AnswerFraming::Sse);
+        observer.push(chat_chunk("first", 1, "aB3").as_bytes());
+        observer.push(chunk.as_bytes());
+        let next = chunk
+            .replace("one", "three")
+            .replace("\"created\":1", "\"created\":1790000000")
+            .replace("\"obfuscation\":\"\"", "\"obfuscation\":\"xYz\"");
+        let recognised = template(&observer).recognise(next.as_bytes()).expect(&next);
+        assert_eq!(
+            (recognised.text, recognised.usage, recognised.rest),
+            (b"three".as_slice(), None, b"".as_slice())
+        );
+        let (reports, classes) = (observer.reports(), observer.classes().clone());
+        observer.push(next.as_bytes());
+        assert_eq!(observer.reports(), reports, "{next}");
+        assert_ne!(observer.classes(), &classes, "{next}");
+    }
+}
+
+#[test]
+fn a_chunk_of_chat_completions_that_says_more_than_its_text_is_no_template() {
+    for (from, to) in [
+        (r#""finish_reason":null"#, r#""finish_reason":"stop""#),
+        (
+            r#""usage":null"#,
+            r#""usage":{"prompt_tokens":1,"completion_tokens":2}"#,
+        ),
+        (r#""usage":null"#, r#""usage":null,"error":{"code":503}"#),
+        (r#""logprobs":null"#, r#""message":{"content":"more"}"#),
+        (r#""content":"abc""#, r#""content":"abc","reasoning":"why""#),
+        (r#""content":"abc""#, r#""content":"""#),
+        (
+            r#""content":"abc""#,
+            r#""content":"a
+c""#,
+        ),
+    ] {
+        let event = chat_chunk("abc", 1, "").replace(from, to);
+        let mut observer = Observer::new(UpstreamProtocol::Chat, AnswerFraming::Sse);
+        observer.push(chat_chunk("first", 1, "").as_bytes());
+        observer.push(event.as_bytes());
+        observer.push(event.as_bytes());
+        assert_eq!(template(&observer).recognise(event.as_bytes()), None, "{event:?}");
+    }
+}
+
+#[test]
+fn the_newest_model_and_tier_are_the_answers_whatever_was_recognised_before() {
+    let mut observer = Observer::new(UpstreamProtocol::Chat, AnswerFraming::Sse);
+    let usual = chat_chunk("two", 1, "");
+    observer.push(chat_chunk("one", 1, "").as_bytes());
+    observer.push(usual.as_bytes());
+    let reports = observer.reports();
+    let other = usual.replace("\"m\"", "\"other\"").replace("default", "flex");
+    observer.push(other.replace("\"two\"", "\"an \\\"escape\\\"\"").as_bytes());
+    assert!(observer.reports() > reports, "its price may be another");
+    let said = observer.observed();
+    let named = (said.model.as_deref(), said.modifiers.service_tier.as_deref());
+    assert_eq!(named, (Some("other"), Some("flex")));
+    observer.push(usual.as_bytes());
+    let said = observer.observed();
+    let named = (said.model.as_deref(), said.modifiers.service_tier.as_deref());
+    assert_eq!(named, (Some("m"), Some("default")));
+}
+
+/// A chunk of `chat/completions`.
+fn chat_chunks() -> impl Strategy<Value = String> {
+    let text = prop_oneof![3 => "[a-z ]{0,12}", 1 => "[a-z\"\\\\\n é中{}]{0,6}"];
+    let created = prop_oneof![6 => 0..3_u64, 1 => Just(999_999_999_999_999), 1 => Just(u64::MAX)];
+    let same =
+        (text, created, "[a-zA-Z0-9]{0,8}").prop_map(|(text, created, padding)| chat_chunk(&text, created, &padding));
+    let data = prop::sample::select(vec![
+        r#"{"choices":[{"delta":{"content":"abc"}}]}"#,
+        r#"{"choices":[{"delta":{"content":"abc"},"finish_reason":"stop"}]}"#,
+        r#"{"choices":[{"delta":{"content":"abc"},"finish_reason":""}],"p":"xx"}"#,
+        r#"{"choices":[{"delta":{"content":"abc"},"finish_reason":""}],"p":"y"}"#,
+        r#"{"choices":[{"delta":{"content":"a"}},{"delta":{"content":"b"}}]}"#,
+        r#"{"choices":[{"delta":{"content":"abc"}}],"model":"other"}"#,
+        r#"{"choices":[{"delta":{"content":"abc"}}],"model":"other","service_tier":"flex"}"#,
+        r#"{"choices":[{"delta":{"content":"abc"}}],"service_tier":"flex"}"#,
+        r#"{"choices":[{"delta":{"content":"abc"}}],"usage":{"prompt_tokens":5,"completion_tokens":1}}"#,
+        r#"{"choices":[{"delta":{"content":"abc"}}],"usage":{"prompt_tokens":5,"completion_tokens":2}}"#,
+        r#"{"choices":[{"delta":{"content":"abc"}}],"created":1,"x":{"created":2}}"#,
+        r#"{"choices":[{"delta":{"content":"abc"}}],"created":1,"x":{"created":3}}"#,
+        r#"{"choices":[{"delta":{"content":"abc"}}],"created":"1"}"#,
+        r#"{"choices":[{"delta":{"content":"abc"}}],"error":null}"#,
+        r#"{"choices":[{"delta":{"content":"abc"}}],"error":{"type":"server_error"}}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"ab"}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f","arguments":""}}]}}]}"#,
+        r#"{"choices":[{"delta":{"content":[{"type":"text","text":"abc"}]}}]}"#,
+        r#"{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":9},"service_tier":"default"}"#,
+        r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#,
+        "[DONE]",
+    ]);
+    let other = data.prop_map(|data| format!("data: {data}\n\n"));
+    prop_oneof![6 => same, 3 => other, 1 => Just(": keep alive\n\n".to_owned())]
+}
+
 fn event() -> impl Strategy<Value = String> {
     let text = prop_oneof![
         3 => "[a-z ]{0,12}",
@@ -338,7 +456,12 @@ fn chunks() -> impl Strategy<Value = String> {
 
 /// Events that come in pieces of `size` bytes, and all at once, say what they say when they come byte by byte, which are never
 /// recognised.
-fn assert_same_when_read(protocol: Protocol, events: &[String], size: usize, cut: usize) -> Result<(), TestCaseError> {
+fn assert_same_when_read(
+    protocol: impl Into<UpstreamProtocol> + Copy,
+    events: &[String],
+    size: usize,
+    cut: usize,
+) -> Result<(), TestCaseError> {
     let stream = events.concat();
     let whole = stream.len() - cut.min(stream.len());
     let stream = &stream.as_bytes()[..whole];
@@ -373,6 +496,12 @@ proptest! {
     #[test]
     fn recognised_usages_say_what_they_say_when_read(events in prop::collection::vec(chunks(), 0..24), size in 1_usize..900, cut in 0_usize..40) {
         assert_same_when_read(Protocol::Gemini, &events, size, cut)?;
+    }
+
+    #[test]
+    fn recognised_chunks_of_chat_completions_say_what_they_say_when_read(events in prop::collection::vec(chat_chunks(), 0..24), size in 1_usize..900, cut in 0_usize..40) {
+        assert_same_when_read(UpstreamProtocol::Chat, &events, size, cut)?;
+        assert_same_when_read(UpstreamProtocol::Chat, &[events.concat().repeat(4)], size, 0)?;
     }
 
     #[test]

@@ -1,0 +1,392 @@
+//! Responses over WebSocket: serves a client's connection after its handshake. Each `response.create` becomes an exchange of its
+//! own ([`turn`]), which nothing behind the door distinguishes from a POST. The loop here reads and writes frames, orders the
+//! requests by lanes, and ends the socket.
+
+mod answer;
+mod lanes;
+mod messages;
+mod requests;
+mod stream;
+mod timers;
+mod turn;
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use pingora::{protocols::GetSocketDigest, server::ShutdownWatch};
+use pingora_proxy::HttpProxy;
+use rand::RngExt;
+use smol_str::SmolStr;
+
+use crate::{
+    domain::wire::{
+        responses_socket::server_frame::SocketError,
+        websocket::{FrameEvent, MessageKind},
+    },
+    edges::clock,
+    front::connection::ClientConnection,
+    gateway::{
+        handshake::SocketHandshake,
+        parts::Gateway,
+        reply::REQUEST_ID,
+        socket::{
+            lanes::{LaneEvent, SocketLanes},
+            messages::MessageReader,
+            stream::{SocketStream, StreamEvent},
+            timers::{SocketTimers, TimerEvent},
+            turn::TurnHost,
+        },
+    },
+    telemetry::metrics::{GaugeGuard, SocketEnd},
+};
+
+/// A message of more than this many times the maximum size of a body ends the socket. A smaller one is refused in a frame.
+const OVERSIZE_FACTOR: u64 = 2;
+
+/// The maximum time for which the close frame of the client is awaited.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// The time over which the ends of this node's sockets are spread when it shuts down. A stopping process waits about a second for
+/// connections to close.
+const DRAIN_SPREAD: Duration = Duration::from_millis(500);
+
+/// The end of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SocketClose {
+    /// The code of the close frame (RFC 6455 section 7.4.1); `None` if the connection is closed without one.
+    code: Option<u16>,
+    reason: &'static str,
+    end: SocketEnd,
+}
+
+impl SocketClose {
+    const fn new(code: u16, reason: &'static str, end: SocketEnd) -> Self {
+        Self {
+            code: Some(code),
+            reason,
+            end,
+        }
+    }
+
+    /// The end of a connection that carries no close frame.
+    const fn without_frame(end: SocketEnd) -> Self {
+        Self {
+            code: None,
+            reason: "",
+            end,
+        }
+    }
+
+    const DRAIN: Self = Self::new(1012, "the service is being restarted", SocketEnd::Drain);
+    const OLD: Self = Self::new(
+        1001,
+        "the socket has reached its age: open a new one",
+        SocketEnd::Lifetime,
+    );
+    const KEY: Self = Self::new(1008, "the API key is no longer valid", SocketEnd::Key);
+    const IDLE: Self = Self::new(1001, "the socket was idle for too long", SocketEnd::Idle);
+    const LATE: Self = Self::new(1001, "a message did not arrive in time", SocketEnd::Late);
+    const SWITCHED_OFF: Self = Self::new(1012, "the service has switched sockets off", SocketEnd::Drain);
+    const BINARY: Self = Self::new(1003, "messages must be text", SocketEnd::Protocol);
+}
+
+/// The end of a socket once its running requests have ended. It starts no further request.
+#[derive(Clone, Copy, Debug)]
+struct PendingClose {
+    close: SocketClose,
+    /// The earliest time of the end.
+    from: Instant,
+}
+
+/// The next thing that happens on a socket.
+enum SocketStep {
+    Stream(StreamEvent),
+    /// The client gets the last frame of an answer.
+    TurnTold,
+    /// A request has ended; whether the client has got the last frame of its answer, and the name of its lane.
+    TurnEnded(bool, Option<SmolStr>),
+    /// A request was refused because the key is not valid.
+    KeyRefused,
+    /// The process shuts down.
+    Drain,
+    /// A timer is due.
+    Tick,
+}
+
+/// A socket. The host is the last field, because it forgets the socket's conversations when the requests know that the client is
+/// gone.
+struct Socket {
+    lanes: SocketLanes,
+    stream: SocketStream,
+    messages: MessageReader,
+    timers: SocketTimers,
+    pending: Option<PendingClose>,
+    /// The number of requests so far.
+    turns: u32,
+    turns_max: u32,
+    #[expect(dead_code, reason = "held until the socket ends")]
+    open: GaugeGuard,
+    host: TurnHost,
+}
+
+/// Serves the connection as a socket, to its end.
+pub(crate) async fn serve(
+    (proxy, gateway): (&Arc<HttpProxy<Gateway>>, &Gateway),
+    connection: Box<ClientConnection>,
+    handshake: Box<SocketHandshake>,
+    shutdown: &ShutdownWatch,
+) {
+    let mut socket = Socket::open((proxy, gateway), connection, *handshake, shutdown);
+    let close = socket.run().await;
+    socket.close(close).await;
+}
+
+impl Socket {
+    fn open(
+        (proxy, gateway): (&Arc<HttpProxy<Gateway>>, &Gateway),
+        connection: Box<ClientConnection>,
+        handshake: SocketHandshake,
+        shutdown: &ShutdownWatch,
+    ) -> Self {
+        let config = Arc::clone(&gateway.live.get().config);
+        let (limits, peer) = (&gateway.limits, connection.get_socket_digest());
+        let message_bytes_max = (config.gateway.bodies.bytes_max as u64).saturating_mul(OVERSIZE_FACTOR);
+        let messages = MessageReader::new(limits.bodies.clone(), handshake.digest, handshake.address);
+        Self {
+            lanes: SocketLanes::new(config.sockets.running_max),
+            stream: SocketStream::new(connection, switching_protocols(&handshake), message_bytes_max),
+            messages,
+            timers: SocketTimers::new(&config.sockets, clock::instant(), rand::rng().random()),
+            pending: None,
+            turns: 0,
+            turns_max: config.connections.requests_max,
+            open: gateway.metrics().sockets.open.guard(),
+            host: TurnHost::new(Arc::clone(proxy), gateway.clone(), handshake, peer, shutdown.clone()),
+        }
+    }
+
+    /// Serves the socket until it has to be closed.
+    async fn run(&mut self) -> SocketClose {
+        let mut closing = self.host.gateway.drain.closing();
+        let mut drain = pin!(async move {
+            // The sender lives as long as the gateway.
+            let _ = closing.wait_for(|closing| *closing).await;
+        });
+        let mut is_draining = false;
+        let mut timer = pin!(tokio::time::sleep_until(self.due().into()));
+        loop {
+            if let Some(close) = self.close_now() {
+                return close;
+            }
+            let due = self.due().into();
+            if timer.deadline() != due {
+                timer.as_mut().reset(due);
+            }
+            let step = tokio::select! {
+                biased;
+                () = &mut drain, if !is_draining => SocketStep::Drain,
+                // Before the frames, because a client can always have one ready.
+                () = timer.as_mut() => SocketStep::Tick,
+                step = poll_fn(|cx| self.poll_step(cx)) => step,
+            };
+            is_draining |= matches!(step, SocketStep::Drain);
+            if let Some(close) = self.on_step(step).await {
+                return close;
+            }
+        }
+    }
+
+    async fn on_step(&mut self, step: SocketStep) -> Option<SocketClose> {
+        match step {
+            SocketStep::Stream(event) => return self.on_stream_event(event).await,
+            SocketStep::Tick => return self.on_tick().await,
+            SocketStep::TurnTold => self.on_turn_told(),
+            SocketStep::TurnEnded(is_told, stream_id) => self.on_turn_ended(is_told, stream_id.as_deref()),
+            SocketStep::KeyRefused => self.end_after_turns(SocketClose::KEY, Duration::ZERO),
+            SocketStep::Drain => self.end_after_turns(SocketClose::DRAIN, drain_spread()),
+        }
+        None
+    }
+
+    /// Closes the socket, once the client has read what was sent to it.
+    async fn close(mut self, close: SocketClose) {
+        // The running requests learn at once that the client is gone.
+        self.lanes = SocketLanes::new(0);
+        self.host.gateway.metrics().sockets.record_end(close.end, self.turns);
+        let Some(code) = close.code else { return };
+        self.stream.queue_close(code, close.reason);
+        if self.stream.flush().await.is_ok() {
+            // A client that does not close in time is disconnected.
+            let _ = tokio::time::timeout(CLOSE_WAIT, self.stream.close()).await;
+        }
+    }
+
+    /// Whether the socket carries no request and no message.
+    fn is_idle(&self) -> bool {
+        self.lanes.is_idle() && !self.messages.is_open()
+    }
+
+    /// Returns when the next timer is due.
+    fn due(&mut self) -> Instant {
+        let due = self.timers.due(self.is_idle());
+        let pending = self
+            .pending
+            .filter(|_| self.lanes.is_idle())
+            .map(|pending| pending.from);
+        [self.messages.due(), pending]
+            .into_iter()
+            .flatten()
+            .fold(due, Instant::min)
+    }
+
+    /// Returns the pending end of the socket, once its requests have ended.
+    fn close_now(&self) -> Option<SocketClose> {
+        let pending = self.pending.filter(|_| self.lanes.is_idle())?;
+        (pending.from <= clock::instant()).then_some(pending.close)
+    }
+
+    /// Returns the next thing that happens. The answers come first, because a client can always have a frame ready; they wait for the
+    /// client to read what has been sent to it.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<SocketStep> {
+        loop {
+            let had_room = self.stream.has_room();
+            let mut is_queued = false;
+            if had_room {
+                match self.lanes.poll_event(cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(LaneEvent::Piece(piece)) => {
+                        self.stream.queue(piece.frames);
+                        is_queued = true;
+                        if piece.is_key_refused {
+                            return Poll::Ready(SocketStep::KeyRefused);
+                        }
+                        if piece.end.is_some() {
+                            return Poll::Ready(SocketStep::TurnTold);
+                        }
+                    }
+                    Poll::Ready(LaneEvent::Ended { stream_id, is_told }) => {
+                        return Poll::Ready(SocketStep::TurnEnded(is_told, stream_id));
+                    }
+                }
+            }
+            if let Poll::Ready(event) = self.stream.poll_event(cx) {
+                return Poll::Ready(SocketStep::Stream(event));
+            }
+            if !self.stream.has_room() || had_room && !is_queued {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    async fn on_stream_event(&mut self, event: StreamEvent) -> Option<SocketClose> {
+        let frame = match event {
+            StreamEvent::Frame(frame) => frame,
+            StreamEvent::Fault(fault) => {
+                return Some(SocketClose::new(fault.code, fault.reason, SocketEnd::Protocol));
+            }
+            StreamEvent::Ended => return Some(SocketClose::without_frame(SocketEnd::Client)),
+            StreamEvent::Slow => return Some(SocketClose::without_frame(SocketEnd::Slow)),
+        };
+        self.timers.on_received();
+        match frame {
+            FrameEvent::MessageStart {
+                kind: MessageKind::Binary,
+                ..
+            } => return Some(SocketClose::BINARY),
+            FrameEvent::MessageStart {
+                kind: MessageKind::Text,
+                length,
+            } => {
+                let live = self.host.gateway.live.get();
+                self.messages.begin(length, &live.config.gateway.bodies);
+            }
+            FrameEvent::Payload(piece) => self.messages.push(&piece),
+            FrameEvent::MessageEnd => {
+                self.timers.on_use(clock::instant());
+                if let Some(message) = self.messages.finish() {
+                    self.on_message(message).await;
+                }
+            }
+            // The stream has answered a ping.
+            FrameEvent::Ping(_) | FrameEvent::Pong(_) => {}
+            FrameEvent::Close(code) => {
+                let code = code.map_or(1000, |(code, _)| code);
+                return Some(SocketClose::new(code, "", SocketEnd::Client));
+            }
+        }
+        None
+    }
+
+    /// Handles a timer that is due.
+    async fn on_tick(&mut self) -> Option<SocketClose> {
+        let now = clock::instant();
+        if self.messages.due().is_some_and(|due| due <= now) {
+            let message = "The message did not arrive in time. Send it again on a new socket.";
+            self.refuse(None, "body_timeout", &SocketError::new(408, "body_timeout", message));
+            return Some(SocketClose::LATE);
+        }
+        if self.stream.take_received() {
+            self.timers.on_received();
+        }
+        let is_idle = self.is_idle();
+        match self.timers.take_event(now, is_idle)? {
+            TimerEvent::Idle => Some(SocketClose::IDLE),
+            // A client that reads a long answer slowly has not read the ping yet. The speed of reading has its own limit.
+            TimerEvent::Silent if !self.stream.has_room() => None,
+            TimerEvent::Silent => Some(SocketClose::without_frame(SocketEnd::Idle)),
+            TimerEvent::Old => {
+                self.end_after_turns(SocketClose::OLD, Duration::ZERO);
+                None
+            }
+            TimerEvent::Ping => {
+                self.end_if_switched_off();
+                if !self.stream.serve_while(is_key_valid(&self.host, now)).await {
+                    self.end_after_turns(SocketClose::KEY, Duration::ZERO);
+                } else if self.stream.has_room() {
+                    self.stream.queue_ping();
+                    self.timers.on_ping();
+                }
+                None
+            }
+        }
+    }
+
+    /// Lets the socket end if the operator has switched sockets off since it was opened.
+    fn end_if_switched_off(&mut self) {
+        if !self.host.gateway.live.get().config.sockets.enabled {
+            self.end_after_turns(SocketClose::SWITCHED_OFF, drain_spread());
+        }
+    }
+}
+
+/// Returns the time after which this socket ends, so that not all of a node's sockets end at the same time.
+fn drain_spread() -> Duration {
+    DRAIN_SPREAD.mul_f64(rand::rng().random())
+}
+
+/// Whether the key with which the socket was opened is still valid. A failure of the store is no reason to end the socket.
+async fn is_key_valid(host: &TurnHost, now: Instant) -> bool {
+    let (gateway, digest) = (&host.gateway, &host.handshake.digest);
+    // Boxed: otherwise the future of every socket would reserve memory for a call of the store.
+    match Box::pin(gateway.keys.find_known(digest, now)).await {
+        Ok(Some(key)) => key.check(digest, gateway.billing.time().now_seconds(now)).is_ok(),
+        Ok(None) => false,
+        Err(_) => true,
+    }
+}
+
+/// Returns the answer to the handshake.
+fn switching_protocols(handshake: &SocketHandshake) -> Bytes {
+    let SocketHandshake { accept, request_id, .. } = handshake;
+    let head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: {accept}\r\n\
+         x-request-id: {request_id}\r\n{REQUEST_ID}: {request_id}\r\n\r\n"
+    );
+    Bytes::from(head)
+}

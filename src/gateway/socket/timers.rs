@@ -1,0 +1,169 @@
+//! The times of a socket: its pings, its idle time, and its age. A message that has begun has times of its own.
+
+use std::time::{Duration, Instant};
+
+use crate::config::sockets::SocketsConfig;
+
+/// The part of the maximum age by which a socket may end earlier: one part in this many.
+const AGE_SPREAD_DIVISOR: u32 = 12;
+
+/// An event that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimerEvent {
+    /// The client has to be pinged.
+    Ping,
+    /// The client has sent nothing since the last ping.
+    Silent,
+    /// The socket has carried no request for too long.
+    Idle,
+    /// The socket has reached its age.
+    Old,
+}
+
+/// The times of one socket.
+#[derive(Clone, Debug)]
+pub(crate) struct SocketTimers {
+    ping: Duration,
+    ping_due: Instant,
+    /// Whether a ping was sent since the client has last sent anything.
+    awaits_pong: bool,
+    idle: Duration,
+    idle_since: Instant,
+    /// `None` once the socket has reached its age.
+    age_due: Option<Instant>,
+}
+
+impl SocketTimers {
+    /// Creates the times of a socket that is opened at `now`. `dice` is a random number that spreads the ends of sockets that were
+    /// opened together.
+    pub(crate) fn new(config: &SocketsConfig, now: Instant, dice: u16) -> Self {
+        let spread = (config.lifetime / AGE_SPREAD_DIVISOR).saturating_mul(u32::from(dice)) / u32::from(u16::MAX);
+        Self {
+            ping: config.ping,
+            ping_due: now + config.ping,
+            awaits_pong: false,
+            idle: config.idle,
+            idle_since: now,
+            age_due: Some(now + config.lifetime.saturating_sub(spread)),
+        }
+    }
+
+    /// Records that the client has sent something.
+    pub(crate) fn on_received(&mut self) {
+        self.awaits_pong = false;
+    }
+
+    /// Records that the client was pinged.
+    pub(crate) fn on_ping(&mut self) {
+        self.awaits_pong = true;
+    }
+
+    /// Records that a request has begun or ended.
+    pub(crate) fn on_use(&mut self, now: Instant) {
+        self.idle_since = now;
+    }
+
+    /// Returns when the next event is due. `is_idle` says whether the socket carries no request and no message.
+    pub(crate) fn due(&self, is_idle: bool) -> Instant {
+        let idle = is_idle.then(|| self.idle_since + self.idle);
+        let others = [self.age_due, idle];
+        others.into_iter().flatten().fold(self.ping_due, Instant::min)
+    }
+
+    /// Returns an event that is due at `now`; `None` if none is. Each event is returned once.
+    pub(crate) fn take_event(&mut self, now: Instant, is_idle: bool) -> Option<TimerEvent> {
+        if self.age_due.take_if(|due| *due <= now).is_some() {
+            return Some(TimerEvent::Old);
+        }
+        if is_idle && self.idle_since + self.idle <= now {
+            self.idle_since = now;
+            return Some(TimerEvent::Idle);
+        }
+        if self.ping_due > now {
+            return None;
+        }
+        self.ping_due = now + self.ping;
+        Some(match self.awaits_pong {
+            true => TimerEvent::Silent,
+            false => TimerEvent::Ping,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edges::clock;
+
+    const CONFIG: SocketsConfig = SocketsConfig {
+        enabled: true,
+        per_key_max: 1,
+        running_max: 1,
+        ping: Duration::from_secs(30),
+        idle: Duration::from_secs(100),
+        lifetime: Duration::from_secs(1200),
+        state_bytes_max: 0,
+        state_key_bytes: None,
+    };
+
+    fn timers(start: Instant, dice: u16) -> SocketTimers {
+        SocketTimers::new(&CONFIG, start, dice)
+    }
+
+    fn after(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_client_that_sends_no_request_is_pinged_until_the_socket_is_idle() {
+        let start = clock::instant();
+        let mut timers = timers(start, 0);
+        for seconds in [30, 60, 90] {
+            assert_eq!(timers.due(true), after(start, seconds));
+            assert_eq!(timers.take_event(after(start, seconds - 1), true), None);
+            assert_eq!(timers.take_event(after(start, seconds), true), Some(TimerEvent::Ping));
+            timers.on_ping();
+            timers.on_received();
+        }
+        assert_eq!(timers.take_event(after(start, 100), true), Some(TimerEvent::Idle));
+    }
+
+    #[test]
+    fn who_sends_nothing_between_two_pings_is_silent() {
+        let start = clock::instant();
+        let mut timers = timers(start, 0);
+        assert_eq!(timers.take_event(after(start, 30), false), Some(TimerEvent::Ping));
+        timers.on_ping();
+        assert_eq!(timers.take_event(after(start, 59), false), None);
+        let mut answered = timers.clone();
+        assert_eq!(timers.take_event(after(start, 60), false), Some(TimerEvent::Silent));
+        answered.on_received();
+        assert_eq!(answered.take_event(after(start, 60), false), Some(TimerEvent::Ping));
+    }
+
+    #[test]
+    fn a_socket_is_idle_only_without_a_request() {
+        let start = clock::instant();
+        let mut timers = timers(start, 0);
+        timers.ping_due = after(start, 9999);
+        timers.on_use(after(start, 50));
+        assert_eq!(timers.due(true), after(start, 150));
+        assert_eq!(timers.due(false), after(start, 1200));
+        assert_eq!(timers.take_event(after(start, 150), false), None);
+        assert_eq!(timers.take_event(after(start, 150), true), Some(TimerEvent::Idle));
+    }
+
+    #[test]
+    fn sockets_that_were_opened_together_end_apart() {
+        let start = clock::instant();
+        let ends = |dice: u16| {
+            let mut timers = timers(start, dice);
+            timers.ping_due = after(start, 9999);
+            timers.due(false)
+        };
+        assert_eq!((ends(0), ends(u16::MAX)), (after(start, 1200), after(start, 1100)));
+        let mut timers = timers(start, u16::MAX);
+        assert_eq!(timers.take_event(after(start, 1100), false), Some(TimerEvent::Old));
+        assert_ne!(timers.take_event(after(start, 1100), false), Some(TimerEvent::Old));
+    }
+}

@@ -1,0 +1,280 @@
+//! Connects a request on a socket with its socket. The request's head carries the link, so that the hooks of the gateway find the
+//! message that becomes the body, the write gate, and the presence of the client.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use pingora_proxy::Session;
+use smol_str::SmolStr;
+
+use crate::{
+    domain::{
+        faults::refusal::Refusal,
+        wire::responses_socket::{
+            client_frame::{ClientFrame, join_items},
+            conversations::{ConversationOwner, SocketLane},
+            server_frame::CompletedResponse,
+        },
+    },
+    edges::body_budget::BodyReservation,
+    gateway::{
+        conversations::Conversations,
+        presence::Presence,
+        provider_state::WriteGate,
+        request::{
+            body::{self, BodyFraming, RequestBody},
+            body_work::{FREE_BYTES_MAX, KeyWork},
+            read_body::AT_ONCE_BYTES_MAX,
+        },
+    },
+    telemetry::{access_log::SocketMark, metrics::Metrics},
+};
+
+/// The message with which a client requests a response, with the reservations of its memory.
+#[derive(Debug)]
+pub(crate) struct TurnMessage {
+    pub frame: ClientFrame,
+    /// The reservation for the message, which becomes that of the body.
+    pub lease: BodyReservation,
+    /// The reservation for the copy of the conversation while the answer runs. It is empty at first.
+    pub conversation_lease: BodyReservation,
+}
+
+/// The lane and the socket of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct TurnOrigin {
+    pub at: SocketLane,
+    /// The digest of the key with which the socket was opened. The conversations of the socket count for it.
+    pub owner: ConversationOwner,
+    /// The socket's identifier in the access log.
+    pub socket_id: SmolStr,
+    /// The name of the lane; `None` for the default lane.
+    pub stream_id: Option<SmolStr>,
+}
+
+/// A conversation that can be continued once the running answer is complete.
+#[derive(Debug)]
+struct PendingConversation {
+    /// All items of the input, as the inside of a JSON array.
+    items: Vec<u8>,
+    #[expect(dead_code, reason = "held until the answer ends")]
+    lease: BodyReservation,
+}
+
+/// The link between a request and its socket.
+#[derive(Debug)]
+pub(crate) struct TurnLink {
+    origin: TurnOrigin,
+    conversations: Arc<Conversations>,
+    gate: Arc<WriteGate>,
+    /// The presence of the client; empty if the request ends with its client.
+    presence: OnceLock<Arc<Presence>>,
+    /// The message, or the refusal of a message that was not stored; `None` once the body has been read.
+    message: Mutex<Option<Result<TurnMessage, Refusal>>>,
+    /// The response that the request continues from the socket's memory; `None` if it does not.
+    parent: Mutex<Option<String>>,
+    /// The conversation; `None` if only the provider can continue it.
+    conversation: Mutex<Option<PendingConversation>>,
+    is_warm_up: AtomicBool,
+    /// Whether the request was refused because its key is not valid.
+    is_key_refused: AtomicBool,
+}
+
+impl TurnLink {
+    /// Creates the link of a request that begins with this message.
+    pub(crate) fn new(
+        origin: TurnOrigin,
+        conversations: Arc<Conversations>,
+        message: Result<TurnMessage, Refusal>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            origin,
+            conversations,
+            gate: Arc::default(),
+            presence: OnceLock::new(),
+            message: Mutex::new(Some(message)),
+            parent: Mutex::new(None),
+            conversation: Mutex::new(None),
+            is_warm_up: AtomicBool::new(false),
+            is_key_refused: AtomicBool::new(false),
+        })
+    }
+
+    /// The gate that delays the last bytes of the answer.
+    pub(crate) fn gate(&self) -> &Arc<WriteGate> {
+        &self.gate
+    }
+
+    /// Lets the request outlive its client.
+    pub(crate) fn watch(&self, presence: &Arc<Presence>) {
+        // A request has one presence, so the cell is empty.
+        let _ = self.presence.set(Arc::clone(presence));
+    }
+
+    /// The presence of the client; `None` if the request ends with its client.
+    pub(crate) fn presence(&self) -> Option<&Arc<Presence>> {
+        self.presence.get()
+    }
+
+    /// The name of the request's lane; `None` for the default lane.
+    pub(crate) fn stream_id(&self) -> Option<&str> {
+        self.origin.stream_id.as_deref()
+    }
+
+    /// The request's socket and lane for the access log.
+    pub(crate) fn mark(&self) -> SocketMark {
+        SocketMark {
+            id: self.origin.socket_id.clone(),
+            lane: Some(self.origin.at.lane),
+        }
+    }
+
+    /// Whether the client only prepares a conversation, so that no model is called. Known once the body has been read.
+    pub(crate) fn is_warm_up(&self) -> bool {
+        self.is_warm_up.load(Ordering::Relaxed)
+    }
+
+    /// Records that weir has refused the request because its key is not valid.
+    pub(crate) fn on_key_refused(&self) {
+        self.is_key_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether weir has refused the request because its key is not valid. The provider's own 401 is no such refusal.
+    pub(crate) fn is_key_refused(&self) -> bool {
+        self.is_key_refused.load(Ordering::Relaxed)
+    }
+
+    /// Does the same as [`Self::read_body`], but like the scan of a body: the copies of a large conversation are charged to the key,
+    /// and made on a thread that carries no requests.
+    ///
+    /// # Errors
+    /// The errors of [`Self::read_body`]; [`Refusal::BodyWorkLimited`] if too many large bodies of the key wait.
+    pub(crate) async fn read_body_in_share(
+        self: Arc<Self>,
+        bytes_max: usize,
+        metrics: Arc<Metrics>,
+        work: &KeyWork,
+    ) -> Result<(RequestBody, Option<&'static str>), Refusal> {
+        match self.body_bytes() {
+            0..=FREE_BYTES_MAX => self.read_body(bytes_max, &metrics),
+            length if length <= AT_ONCE_BYTES_MAX && work.can_run_now() => {
+                work.run_charged(|| self.read_body(bytes_max, &metrics))
+            }
+            _ => work.run_in_turn(move || self.read_body(bytes_max, &metrics)).await?,
+        }
+    }
+
+    /// The number of bytes of the message and of the conversation that it continues; 0 if the message was not stored.
+    fn body_bytes(&self) -> usize {
+        let message = self.message.lock();
+        let Some(Ok(TurnMessage { frame, .. })) = &*message else {
+            return 0;
+        };
+        let previous = frame.previous_response_id();
+        let kept = previous.and_then(|id| self.conversations.find(self.origin.at.socket, &id));
+        frame.text().len() + kept.map_or(0, |kept| kept.len())
+    }
+
+    /// Turns the message into the body of the POST that the client would have sent instead, of at most `bytes_max` bytes. Also
+    /// returns what is wrong with a message that cannot be turned into a body; it is then the body itself, for the scan.
+    ///
+    /// # Errors
+    /// The refusal of the message: it was too large, or no memory was left for it.
+    pub(crate) fn read_body(
+        &self,
+        bytes_max: usize,
+        metrics: &Metrics,
+    ) -> Result<(RequestBody, Option<&'static str>), Refusal> {
+        let message = self.message.lock().take();
+        let TurnMessage {
+            frame,
+            mut lease,
+            conversation_lease,
+        } = message.unwrap_or(Err(Refusal::Internal))?;
+        let received = frame.text().len();
+        let own = frame.input_items();
+        let previous = frame.previous_response_id();
+        let kept = previous
+            .as_deref()
+            .and_then(|id| self.conversations.find(self.origin.at.socket, id));
+        if previous.is_some() && (kept.is_some() || frame.is_unstored()) {
+            metrics.sockets.record_continuation(kept.is_some());
+        }
+        let kept_bytes = kept.as_ref().map_or(0, Bytes::len);
+        if received.saturating_add(kept_bytes) > bytes_max {
+            return Err(Refusal::BodyTooLarge {
+                limit_bytes: bytes_max as u64,
+            });
+        }
+        body::grow_lease(&mut lease, kept_bytes)?;
+        let joined = kept
+            .as_ref()
+            .zip(own.as_deref())
+            .map(|(kept, own)| join_items(kept, own));
+        let bytes = Bytes::from(frame.to_body(joined.as_deref()));
+        if joined.is_some() {
+            *self.parent.lock() = previous.map(|id| id.into_owned());
+        }
+        let is_warm_up = frame.is_warm_up();
+        self.is_warm_up.store(is_warm_up, Ordering::Relaxed);
+        if (frame.is_unstored() || is_warm_up)
+            && let Some(items) = joined.or_else(|| own.map(|own| own.into_owned()))
+        {
+            self.keep_input(items, conversation_lease);
+        }
+        let body = RequestBody::new(bytes, BodyFraming::Sized, received, None, lease);
+        Ok((body, frame.fault()))
+    }
+
+    /// Keeps the input until the answer ends, if there is memory for it. Otherwise the response cannot be continued, and the
+    /// client sends everything again.
+    fn keep_input(&self, items: Vec<u8>, mut lease: BodyReservation) {
+        if body::grow_lease(&mut lease, items.len()).is_ok() {
+            *self.conversation.lock() = Some(PendingConversation { items, lease });
+        }
+    }
+
+    /// Whether the socket needs the items of the answer.
+    pub(crate) fn has_conversation(&self) -> bool {
+        self.conversation.lock().is_some()
+    }
+
+    /// Ends the request without a change of the conversation, so that the response that it continued can be continued again.
+    pub(crate) fn leave_conversation(&self) {
+        self.conversation.lock().take();
+        self.parent.lock().take();
+    }
+
+    /// Drops the conversation of the request's lane, because its socket has ended.
+    pub(crate) fn forget_conversation(&self) {
+        self.conversations.remove(self.origin.at);
+    }
+
+    /// Ends the request's part of the conversation. A complete response can be continued from now on; after any other end
+    /// (`None`), the response that the request continued is dropped, too.
+    pub(crate) fn finish_conversation(&self, completed: Option<CompletedResponse>) {
+        let (pending, parent) = (self.conversation.lock().take(), self.parent.lock().take());
+        match (completed, pending) {
+            (Some(response), Some(pending)) => {
+                let items = Bytes::from(join_items(&pending.items, &response.output));
+                let TurnOrigin { at, owner, .. } = &self.origin;
+                self.conversations.insert(*at, *owner, response.id, items);
+            }
+            (Some(_), None) => {}
+            (None, _) => {
+                if let Some(parent) = parent {
+                    self.conversations.remove_response(self.origin.at, &parent);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the link of a request on a socket; `None` for any other request.
+pub(crate) fn turn_link(session: &Session) -> Option<&Arc<TurnLink>> {
+    session.req_header().extensions.get()
+}

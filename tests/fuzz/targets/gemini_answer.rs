@@ -1,0 +1,8 @@
+//! Coverage-guided: see `gemini_answer` in `entries.rs`.
+#![no_main]
+
+#[allow(dead_code, reason = "each target uses one entry point of the file they share")]
+#[path = "../entries.rs"]
+mod entries;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| entries::gemini_answer(data));
