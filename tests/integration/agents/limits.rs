@@ -216,8 +216,9 @@ pub(super) fn stops_when_cut(agent: &Agent, requests_max: usize, words: &str) {
             .any(|line| line["outcome"] == "limit_reached")
             .then_some(lines)
     });
-    // A socket's handshake and what weir answers by itself are no requests to a provider.
-    let is_request = |line: &&Json| line["key_id"] == *key.id && line["attempts"] != 0;
+    // A socket's handshake is no request, nor is the warm-up that weir answers by itself. A refusal is one.
+    let is_warm_up = |line: &Json| line["transport"] == "websocket" && line["attempts"] == 0 && line["outcome"] == "ok";
+    let is_request = |line: &&Json| line["key_id"] == *key.id && !is_warm_up(line);
     let asked = lines.iter().filter(is_request).count();
     assert!(asked <= requests_max, "{asked} requests {lines:?} {screen}");
     assert!(screen.contains(words), "{screen}");
