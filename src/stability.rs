@@ -1,4 +1,4 @@
-//! Exchanges the stability record with the store. Each second, this node sends its counts ([`publisher`]). Every few seconds, it
+//! Exchanges the stability record with the store. Each second, this node sends its counts ([`Publisher`]). Every few seconds, it
 //! reads the counts of all nodes ([`Snapshot`]). Clients of the public service only see the latest snapshot.
 
 pub(crate) mod public;

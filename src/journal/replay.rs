@@ -3,7 +3,7 @@
 //! A segment whose steps are all acknowledged is restored from its index ([`index`]), and only the records of its running
 //! requests are read. Every other segment is read from its beginning. An incomplete record at the very end, which a crash has
 //! left, is cut off. All other invalid bytes are damage: they are saved in `quarantine`, and reading continues with the next
-//! valid frame ([`damage`]).
+//! valid frame ([`replace_with_filler`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
