@@ -1,12 +1,11 @@
 //! The pages among many keys and rows: how large they are, and how long they take.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{builder, code, signed_in};
 use crate::harness::request::Wire;
 use crate::harness::tab::Tab;
-use crate::harness::tools::{note, rounds};
+use crate::harness::tools::{is_weir_optimized, note, rounds};
 use crate::harness::{RecordingProvider, Weir, wait_until};
 
 const KEYS: usize = 10_000;
@@ -16,8 +15,6 @@ const BYTES_MAX: usize = 100 * 1024;
 const TIME_MAX: Duration = Duration::from_millis(200);
 /// What is tested otherwise is not optimized.
 const TIME_MAX_UNOPTIMIZED: Duration = Duration::from_millis(2_000);
-/// The variable that names an optimized weir (`cargo build --release`): `tests/run --full` builds one.
-const SHIPPED: &str = "WEIR_SHIPPED";
 
 /// Looks further until there are rows, or no more to look through.
 fn look_on(at: (&Weir, &Tab), mut page: String, time_max: Option<Duration>) -> String {
@@ -69,18 +66,16 @@ fn measure((weir, tab): (&Weir, &Tab), target: &str, time_max: Option<Duration>)
 #[test]
 fn pages_stay_small_and_quick_among_many_keys_and_rows() {
     let provider = RecordingProvider::answering(ANSWER);
-    let shipped = std::env::var_os(SHIPPED).filter(|program| !program.is_empty());
-    let builder = builder(&provider.base_url());
-    let mut weir = match &shipped {
-        Some(program) => builder.program(&Path::new(program).canonicalize().unwrap()).start(),
-        None => builder.start(),
-    };
+    let mut weir = builder(&provider.base_url()).start();
     let key = weir.key();
     assert_eq!(weir.exchange(&Wire::Messages.request(&key.text, "hi")).status, 200);
     wait_until("the row", || weir.cli_json(&["log", "query"])["request_id"].is_string());
     let rows = rounds(10_500, 1_000_000);
-    let is_optimized = shipped.is_some() || !cfg!(debug_assertions);
-    let most = if is_optimized { TIME_MAX } else { TIME_MAX_UNOPTIMIZED };
+    let most = if is_weir_optimized() {
+        TIME_MAX
+    } else {
+        TIME_MAX_UNOPTIMIZED
+    };
     let time_max = (rows > 10_500).then_some(most);
     weir.multiply((KEYS, name), (rows, |number| 1 + number / 50_000));
     let tab = signed_in(&weir, "viewer");

@@ -46,6 +46,22 @@ pub(crate) fn note(text: &str) {
     }
 }
 
+/// The environment variable with the path of the weir that is shipped. The tests start it instead of the one built beside them.
+const SHIPPED: &str = "WEIR_SHIPPED";
+
+/// The weir that the tests start: the one built beside them or, in `tests/run --full`, the optimized one (WEIR_SHIPPED).
+pub(crate) fn weir_program() -> PathBuf {
+    match std::env::var_os(SHIPPED).filter(|program| !program.is_empty()) {
+        Some(program) => Path::new(&program).canonicalize().unwrap(),
+        None => env!("CARGO_BIN_EXE_weir").into(),
+    }
+}
+
+/// True where the weir that the tests start is optimized.
+pub(crate) fn is_weir_optimized() -> bool {
+    weir_program() != Path::new(env!("CARGO_BIN_EXE_weir")) || !cfg!(debug_assertions)
+}
+
 /// The path of a program found through PATH.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;

@@ -15,6 +15,7 @@ use super::postgres::{POSTGRES_URL, PostgresServer};
 use super::process::Process;
 use super::redis::RedisServer;
 use super::request::{Request, Upload};
+use super::tools::weir_program;
 use super::wait::{wait_for, wait_until};
 
 /// The providers the shipped rules know; the tests switch off those they do not point anywhere.
@@ -111,7 +112,7 @@ impl WeirBuilder {
             environment: Vec::new(),
             panics: Panics::Fail,
             open_files_max: None,
-            program: env!("CARGO_BIN_EXE_weir").into(),
+            program: weir_program(),
             outputs: None,
         };
         let builder = builder
@@ -275,7 +276,7 @@ impl WeirBuilder {
 
 /// Runs `weir store init` in `folder`; a store that is away is left to the test.
 fn set_up(folder: &Path, environment: &[(String, String)]) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let mut command = Command::new(weir_program());
     command.args(["store", "init", "--conf"]).arg(folder.join("weir.toml"));
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     let _ = command.output().unwrap();
@@ -447,7 +448,7 @@ impl Weir {
     /// Runs `weir WORDS --admin unix:... FLAGS`.
     pub(crate) fn cli(&self, words: &[&str], flags: &[&str]) -> Output {
         let admin = format!("unix:{}", self.folder.path().join("admin.sock").display());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut command = Command::new(weir_program());
         command
             .args(words)
             .args(["--admin", &admin])
