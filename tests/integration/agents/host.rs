@@ -10,6 +10,7 @@ mod script;
 mod speech;
 mod sse;
 
+use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value as Json, json};
@@ -208,6 +209,9 @@ impl HostTerms {
                 entries.retain(|entry| !matches!(entry, Entry::Thought { .. }));
             }
         }
+        for entries in [&mut found, &mut expected] {
+            sort_results(entries);
+        }
         if found != expected {
             return Err(format!("the conversation {found:#?}\ninstead of {expected:#?}"));
         }
@@ -253,4 +257,15 @@ fn has_name(value: &Json, name: &str) -> bool {
 fn send_json(status: u16, body: &Json, answer: &mut Answer<'_>) {
     let headers = [("content-type", "application/json")];
     answer.full(status, &headers, body.to_string().as_bytes());
+}
+
+/// Sorts the results that follow each other by the ids of their calls: agents run calls at once and send each result as it comes.
+fn sort_results(entries: &mut [Entry]) {
+    let is_result = |entry: &Entry| matches!(entry, Entry::Result { .. });
+    for results in entries.chunk_by_mut(|one, next| is_result(one) && is_result(next)) {
+        results.sort_by(|one, other| match (one, other) {
+            (Entry::Result { id: one, .. }, Entry::Result { id: other, .. }) => one.cmp(other),
+            _ => Ordering::Equal,
+        });
+    }
 }
