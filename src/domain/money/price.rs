@@ -5,8 +5,6 @@
 
 mod decimal;
 mod list;
-#[cfg(test)]
-mod parts_tests;
 mod tariff;
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,6 @@
 pub(crate) mod accounts;
 mod file;
 #[cfg(test)]
-mod stability_tests;
-#[cfg(test)]
 mod tests;
 mod upkeep;
 

@@ -22,6 +22,7 @@ mod crashes;
 mod evictions;
 mod failures;
 mod notices;
+mod stability;
 mod sums;
 
 impl EmbeddedLedger {
