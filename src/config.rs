@@ -11,8 +11,6 @@ pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod money;
 pub(crate) mod secret_source;
-#[cfg(test)]
-mod shipped;
 pub(crate) mod sockets;
 mod store;
 #[cfg(test)]
