@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::{
     console::{ConsoleHandler, portal::Portal},
     edges::low_priority,
-    front::{Front, Handler, head_budget::HeadBudget, layers::Layers, permits::ConnectionPermits},
+    front::{Front, Handler, Layers, head_budget::HeadBudget, permits::ConnectionPermits},
     gateway::{GatewayHandler, reply::own_usage::LastRows},
     providers::CurrentConfig,
     side::{
