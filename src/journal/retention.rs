@@ -6,7 +6,7 @@ use std::{io, sync::Arc};
 use crate::{
     domain::ledger::daily_sums::RetentionProgress,
     journal::{
-        engine::{JournalEngine, WriteState},
+        JournalEngine, WriteState,
         folder::{self, NUMBERS},
         index,
     },

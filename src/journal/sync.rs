@@ -10,12 +10,7 @@ use std::{
 
 use crate::{
     edges::clock,
-    journal::{
-        Position, REQUEST_BYTES,
-        engine::{JournalEngine, WriteState},
-        folder::ACKNOWLEDGED,
-        frame,
-    },
+    journal::{JournalEngine, Position, REQUEST_BYTES, WriteState, folder::ACKNOWLEDGED, frame},
 };
 
 /// The interval between two rounds of housekeeping while there may be something to do.
