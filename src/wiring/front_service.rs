@@ -24,8 +24,7 @@ use crate::{
     providers::CurrentConfig,
     side::{
         public::PublicHandler,
-        redirect::RedirectHandler,
-        service::{BoundAddress, bind_or_inherit},
+        service::{BoundAddress, RedirectHandler, bind_or_inherit},
     },
     telemetry::metrics::ListenerFigures,
     wiring::{
