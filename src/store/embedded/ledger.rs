@@ -10,7 +10,6 @@ pub(crate) mod accounts;
 mod file;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 
 use std::{
     collections::BTreeMap,
