@@ -4,7 +4,6 @@
 
 mod accounts;
 pub(crate) mod audit;
-pub(crate) mod errors;
 mod keys;
 pub(crate) mod log;
 mod node;
@@ -23,23 +22,31 @@ use std::{
 };
 
 use async_trait::async_trait;
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use http::Method;
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::{
-    admin::audit::{Audit, AuditError},
+    admin::audit::{Audit, AuditError, Author},
     api::{
-        error::AdminError,
+        AdminQuestion,
+        error::{AdminError, AdminErrorCode},
         node::{AuditedChange, ModelView, ProviderView, UpgradedProcess},
         sessions::ConsoleLink,
+        wire::AdminCall,
     },
     domain::{keys::secret::KeyPrefix, money::price::Price, sign_in::Role},
     edges::{clock, low_priority::LowPriorityThreads},
-    money::account_changes::AccountChanges,
+    money::account_changes::{AccountChangeError, AccountChanges},
     sign_in::AgentSignIns,
     sinks::reading::LogReader,
-    store::{KeyStore, archive::Archive, ledger::LedgerStore, sessions::WebSessionStore},
+    store::{ChangeError, KeyStore, StoreError, archive::Archive, ledger::LedgerStore, sessions::WebSessionStore},
 };
 
 pub(crate) use crate::admin::audit::AdminPeer;
@@ -324,6 +331,90 @@ impl ChangeCounter {
 impl Drop for PendingChange<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl From<StoreError> for AdminError {
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::NotFound => AdminErrorCode::NotFound,
+            StoreError::Duplicate | StoreError::Deleted => AdminErrorCode::Duplicate,
+            StoreError::Unavailable(_) | StoreError::Busy(_) => AdminErrorCode::StoreUnavailable,
+            StoreError::Corrupt(_) => AdminErrorCode::StoreCorrupt,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<ChangeError> for AdminError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Store(error) => error.into(),
+            ChangeError::NotChanged(why) => why.into(),
+        }
+    }
+}
+
+impl From<AuditError> for AdminError {
+    fn from(error: AuditError) -> Self {
+        Self::new(
+            AdminErrorCode::AuditUnavailable,
+            format!("nothing was changed: {error}"),
+        )
+    }
+}
+
+impl From<AccountChangeError> for AdminError {
+    fn from(error: AccountChangeError) -> Self {
+        Self::new(
+            AdminErrorCode::JournalUnavailable,
+            format!("nothing was changed: {error}"),
+        )
+    }
+}
+
+impl IntoResponse for AdminError {
+    fn into_response(self) -> Response {
+        (self.status(), Json(json!({ "error": self }))).into_response()
+    }
+}
+
+/// A call of the admin API that this process can answer.
+pub(crate) trait AdminHandler: AdminQuestion {
+    /// Answers the call.
+    fn answer(self, admin: &Admin, author: Author) -> impl Future<Output = Result<Self::Answer, AdminError>> + Send;
+}
+
+impl Admin {
+    /// Answers a call of the admin API.
+    ///
+    /// # Errors
+    /// The call cannot be answered, or the author's role does not permit it.
+    pub(crate) async fn call<Q: AdminHandler>(&self, author: Author, question: Q) -> Result<Q::Answer, AdminError> {
+        author.peer.check_role(Q::ROLE)?;
+        let _change = (Q::METHOD != Method::GET).then(|| self.changes_seen.begin());
+        question.answer(self, author).await
+    }
+
+    /// Answers a call that changes nothing. All callers share an answer for some seconds, so it must not depend on the author.
+    /// The answer includes every change that was made through this node.
+    ///
+    /// # Errors
+    /// The call cannot be answered, or the author's role does not permit it.
+    pub(crate) async fn call_cached<Q: AdminHandler>(
+        &self,
+        author: Author,
+        question: Q,
+    ) -> Result<Arc<Q::Answer>, AdminError> {
+        author.peer.check_role(Q::ROLE)?;
+        let target = AdminCall::from_question(&question)?.target;
+        let make = async {
+            let answer: Arc<dyn Any + Send + Sync> = Arc::new(question.answer(self, author).await?);
+            Ok(answer)
+        };
+        let answer = self.recent.get(&target, &self.changes_seen, make).await?;
+        let failed = |_| AdminError::failed("another call has the same path and query, which is a bug");
+        answer.downcast().map_err(failed)
     }
 }
 

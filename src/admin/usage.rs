@@ -9,7 +9,7 @@ use futures_util::{
 };
 
 use crate::{
-    admin::{Admin, accounts, audit::Author, errors::AdminHandler},
+    admin::{Admin, AdminHandler, accounts, audit::Author},
     api::{
         accounts::AccountDetails,
         error::AdminError,

@@ -1,7 +1,6 @@
 //! API keys: where requests carry them, their records and limits, and the headers and query parameters that never reach a
 //! provider.
 
-pub(crate) mod account_headers;
 pub(crate) mod change;
 pub(crate) mod forwarding;
 pub(crate) mod secret;
