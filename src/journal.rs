@@ -17,7 +17,6 @@ pub(crate) mod handle;
 mod hourly_counts;
 mod index;
 mod replay;
-mod retention;
 mod sinks;
 mod steps;
 mod sync;
