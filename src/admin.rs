@@ -1,6 +1,6 @@
 //! Handles the calls of the admin API, without its listeners. Callers are the subcommands, the console and the portal. Every
-//! change is written to the audit record before it is made. All users of the console share recent answers, so that the load on the
-//! store does not grow with their number.
+//! change is written to the audit record before it is made. All users of the console share recent answers, so that the load on
+//! the store does not grow with their number.
 
 mod accounts;
 pub(crate) mod audit;

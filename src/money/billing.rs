@@ -1,6 +1,6 @@
 //! Billing of running requests: admission by the ledger, records in the journal, top-ups while an answer is in progress, and one
-//! settlement at its end. Only admission waits for the store. Background work writes checkpoints to the journal, renews holds at the
-//! ledger, ends unconfirmed holds, and makes the calls about leases.
+//! settlement at its end. Only admission waits for the store. Background work writes checkpoints to the journal, renews holds at
+//! the ledger, ends unconfirmed holds, and makes the calls about leases.
 
 mod admission;
 mod bill;

@@ -1,5 +1,5 @@
-//! Prices and charges. Prices are whole pico-USD per token and per call. Their sum is exact, and a charge is rounded only once. A price
-//! list has them as decimal numbers, which are read as exact integers. A price is never a floating-point number.
+//! Prices and charges. Prices are whole pico-USD per token and per call. Their sum is exact, and a charge is rounded only once. A
+//! price list has them as decimal numbers, which are read as exact integers. A price is never a floating-point number.
 //!
 //! Several models may contribute to one answer, each in runs of its own. Each run is charged at the price of its own model, in
 //! the price tier of its own prompt.
