@@ -4,15 +4,12 @@
 //! are still references (see [`secret_source`]). Each setting is declared once, with its type, its default, its bounds and its
 //! comment. `conf/weir.toml` is generated from these declarations ([`crate::domain::settings`]).
 
-mod admin;
 mod console;
 pub(crate) mod gateway;
 pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod money;
 pub(crate) mod secret_source;
-#[cfg(test)]
-mod shipped;
 pub(crate) mod sockets;
 mod store;
 #[cfg(test)]
@@ -30,9 +27,8 @@ use thiserror::Error;
 
 use crate::{
     config::{
-        admin::{AdminConfig, OpsConfig},
         console::{ConsoleConfig, SignInConfig},
-        gateway::{RetryConfig, UpstreamConfig},
+        gateway::{AdminConfig, OpsConfig, RetryConfig, UpstreamConfig},
         limits::{ConnectionsConfig, HeadsConfig, KeyCacheConfig, OwnUsageConfig},
         log::LogConfig,
         money::{LeasesConfig, MoneyConfig, NoticesConfig},
@@ -47,11 +43,11 @@ use crate::{
 };
 
 pub(crate) use self::{
-    admin::AdminTcpConfig,
     gateway::{GatewayConfig, StabilityConfig},
     log::AccessTarget,
     store::{RedisConfig, RedisModeConfig, StoreConfig},
 };
+pub(crate) use crate::config::gateway::AdminTcpConfig;
 pub(crate) use crate::config::limits::{JournalConfig, JournalSink};
 
 /// The path of the configuration file if `--conf` is not given.

@@ -8,7 +8,6 @@ mod alerts;
 mod forms;
 mod key_page;
 mod layout;
-
 pub(crate) mod oauth;
 pub(crate) mod openid;
 mod operator;
@@ -30,7 +29,7 @@ use pingora::{
 };
 
 use crate::{
-    admin::{Admin, AdminPeer, audit::Author, errors::AdminHandler, log::export::LogExportFile},
+    admin::{Admin, AdminHandler, AdminPeer, audit::Author, log::export::LogExportFile},
     api::{error::AdminError, log::ExportLog},
     console::{
         forms::Forms,

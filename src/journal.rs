@@ -11,16 +11,12 @@
 //! and model, for the stability record.
 
 mod accounts;
-
-mod engine;
 mod folder;
 pub mod frame;
 pub(crate) mod handle;
 mod hourly_counts;
 mod index;
-mod reader;
 mod replay;
-mod retention;
 mod sinks;
 mod steps;
 mod sync;
@@ -29,7 +25,7 @@ mod tail;
 pub(crate) mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fmt,
     fs::{self, File},
     io,
@@ -37,13 +33,20 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use smol_str::SmolStr;
 use thiserror::Error;
+use tokio::sync::{Notify, watch};
 
-use crate::config::JournalSink;
+use crate::{
+    config::{JournalConfig, JournalSink},
+    domain::ledger::daily_sums::RetentionProgress,
+    journal::{folder::JournalFolder, index::JournalContents, tail::JournalTail},
+};
 
 pub(crate) use crate::journal::accounts::UnsentSteps;
 pub(crate) use crate::journal::handle::{Journal, OpenedJournal};
@@ -415,5 +418,110 @@ impl Retainers {
     fn lagging(&self, row: Position) -> Vec<(&'static str, Position)> {
         let behind = self.0.iter().filter(|(_, holder)| holder.passed <= row);
         behind.map(|(name, holder)| (*name, holder.passed)).collect()
+    }
+}
+
+/// The state of an open journal, which its handles and its thread share.
+#[derive(Debug)]
+struct JournalEngine {
+    folder: JournalFolder,
+    disk: Arc<dyn Disk>,
+    /// The room that is not reserved.
+    free: Arc<FreeRoom>,
+    settings: JournalConfig,
+    state: Mutex<WriteState>,
+    /// Notified when there is something to sync, and when the journal closes.
+    work: Condvar,
+    synced: watch::Sender<Synced>,
+    /// Notified when more steps are on disk.
+    steps_synced: Notify,
+    /// Notified when the store has acknowledged steps.
+    progress: Notify,
+    /// Locked while steps that the store has forgotten are looked up.
+    lookup: Mutex<()>,
+    failures: AtomicU64,
+    lost: AtomicU64,
+    damaged: AtomicU64,
+}
+
+#[derive(Debug)]
+struct WriteState {
+    tail: JournalTail,
+    contents: JournalContents,
+    /// The buffer in which frames are encoded. It is reused.
+    buffer: Vec<u8>,
+    dirty: bool,
+    /// Whether the next housekeeping may have something to do.
+    needs_housekeeping: bool,
+    /// The accounts with steps on disk that settlement has not taken yet.
+    ready: HashSet<SmolStr>,
+    /// The progress of removing old segments; `None` before the first housekeeping.
+    retention: Option<RetentionProgress>,
+    closing: bool,
+}
+
+impl JournalEngine {
+    fn lock(&self) -> MutexGuard<'_, WriteState> {
+        self.state.lock()
+    }
+
+    /// Adds the current segment to the contents if it is new since the last call.
+    fn register_segment(&self, state: &mut WriteState, now_ms: i64) {
+        let begin = Position {
+            segment: state.tail.current.number,
+            offset: frame::HEADER as u64,
+        };
+        if !state.contents.segments.contains_key(&begin.segment) {
+            state.contents.begin_segment(begin, self.settings.segment_bytes, now_ms);
+        }
+    }
+
+    /// Makes the thread do its housekeeping within a second.
+    fn request_housekeeping(&self, state: &mut WriteState) {
+        if !std::mem::replace(&mut state.needs_housekeeping, true) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Checks that the folder and the current segment are still in place, unless the thread is awake and checks that itself.
+    fn check_folder_if_idle(&self) {
+        let resting = self.lock().tail.is_idle();
+        if resting {
+            self.check_folder();
+        }
+    }
+
+    /// Checks that the folder and the current segment are still in place, and returns whether they are.
+    fn check_folder(&self) -> bool {
+        let (number, file) = {
+            let current = &self.lock().tail.current;
+            (current.number, Arc::clone(&current.file))
+        };
+        let gone = self.folder.missing_path_with(number, &file);
+        let mut state = self.lock();
+        if gone.as_ref() != state.tail.missing_path() {
+            match &gone {
+                Some(path) => {
+                    let shut = JournalUnavailable::Gone(path.clone());
+                    tracing::error!(folder = %self.folder.path.display(), "{shut}");
+                }
+                None => {
+                    tracing::warn!(folder = %self.folder.path.display(), "the journal's folder is back in its place: requests are admitted again");
+                }
+            }
+            state.tail.set_missing(gone.clone());
+        }
+        gone.is_none()
+    }
+
+    /// Returns an error while the folder is not in place, because a record that is not found in that time is not lost.
+    fn ensure_present(&self) -> io::Result<()> {
+        match self.folder.missing_path() {
+            Some(path) => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                JournalUnavailable::Gone(path).to_string(),
+            )),
+            None => Ok(()),
+        }
     }
 }

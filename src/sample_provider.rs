@@ -8,8 +8,8 @@
 //! Requests of `chat/completions` are checked strictly. The code of the error names the fault.
 //!
 //! Reading order: [`script`] (the scripted behaviour), `ask` (the request), `answer` (the content of the answer), `messages`,
-//! `responses`, `gemini` and `chat` (the answer's form in each protocol), `performance` (the steps of one response), `rendered`
-//! (answers for reuse), `ledger`, `server`. All but the last two are pure.
+//! `responses`, `gemini` and `chat` (the answer's form in each protocol), `performance` (the steps of one response), `ledger`,
+//! `server`. All but the last two are pure.
 
 mod answer;
 mod ask;
@@ -19,8 +19,6 @@ mod gemini;
 mod ledger;
 mod messages;
 mod performance;
-mod rendered;
-mod reply;
 mod responses;
 pub(crate) mod script;
 mod server;

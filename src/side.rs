@@ -5,5 +5,4 @@ pub(crate) mod admin;
 pub(crate) mod connection;
 pub(crate) mod ops;
 pub(crate) mod public;
-pub(crate) mod redirect;
 pub(crate) mod service;

@@ -22,11 +22,11 @@ use crate::{
             secret::{KeyDigest, KeyPrefix, ServiceKey},
         },
         sign_in::{
+            IssuedTokens, RefreshError, SignIns, TokenLifetimes,
             device_request::{
                 AccessGrant, DeviceCode, DeviceRequest, DeviceRequestState, REQUEST_SECONDS, RefreshToken,
                 SignInDecision, UserCode,
             },
-            sign_ins::{IssuedTokens, RefreshError, SignIns, TokenLifetimes},
         },
     },
     edges::clock,

@@ -3,8 +3,6 @@
 
 pub(crate) mod public;
 #[cfg(test)]
-mod publisher_tests;
-#[cfg(test)]
 mod tests;
 
 use std::{

@@ -8,12 +8,9 @@ mod console;
 #[cfg(feature = "sample-provider")]
 mod demo;
 pub(crate) mod front_service;
-#[cfg(not(feature = "sample-provider"))]
-mod left_out;
 mod listeners;
 mod log_sinks;
 pub(crate) mod money;
-mod node;
 mod orphaned_journals;
 pub(crate) mod parts;
 mod prepared;
@@ -21,10 +18,7 @@ mod process;
 pub(crate) mod public;
 pub(crate) mod reload;
 pub(crate) mod running;
-mod served;
-pub(crate) mod server;
-mod services;
-mod stop;
+pub(crate) mod services;
 pub(crate) mod store;
 mod store_commands;
 pub(crate) mod tls;
@@ -62,7 +56,7 @@ use crate::wiring::demo::run_demo;
 use crate::wiring::demo::run_sample_provider;
 #[cfg(not(feature = "sample-provider"))]
 use crate::wiring::left_out::{run_demo, run_sample_provider};
-pub use crate::wiring::node::Node;
+pub use crate::wiring::running::Node;
 pub use crate::wiring::services::Services;
 
 /// Runs one command of the program `weir` until it ends.
@@ -181,7 +175,7 @@ fn start_serving(
         ready_file: args.ready_file.clone(),
     };
     let is_successor = predecessor.is_some();
-    let (running, addresses) = server::start(config, &args.conf, Some(launch), predecessor)?;
+    let (running, addresses) = services::start(config, &args.conf, Some(launch), predecessor)?;
     diagnostics.observe(&running.parts.sinks.metrics);
     if let Some(path) = &args.ready_file {
         let ready = json!({
@@ -279,5 +273,29 @@ impl StartError {
             what,
             why: why.to_string(),
         }
+    }
+}
+
+/// The commands that need the sample provider, in a program that was built without it. Each returns an error that says how to get
+/// it.
+#[cfg(not(feature = "sample-provider"))]
+mod left_out {
+    use crate::{
+        cli::{DemoArgs, SampleProviderArgs},
+        wiring::StartError,
+    };
+
+    pub(super) fn run_demo(_: &DemoArgs) -> Result<(), StartError> {
+        Err(left_out("demo"))
+    }
+
+    pub(super) fn run_sample_provider(_: &SampleProviderArgs) -> Result<(), StartError> {
+        Err(left_out("sample-provider"))
+    }
+
+    fn left_out(command: &'static str) -> StartError {
+        let how = "this weir was built without the sample provider; build one with it from the source: \
+                   `cargo build --release --locked`";
+        StartError::failed(command, how)
     }
 }

@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     admin::{
-        Admin,
+        Admin, AdminHandler,
         audit::{AdminPeer, Author},
-        errors::AdminHandler,
     },
     api::{
         accounts::{

@@ -8,9 +8,8 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     admin::{
-        Admin, accounts,
+        Admin, AdminHandler, accounts,
         audit::{AdminPeer, Author},
-        errors::AdminHandler,
     },
     api::{
         error::AdminError,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    admin::{Admin, ProviderDirectory, accounts, audit::Author, errors::AdminHandler},
+    admin::{Admin, AdminHandler, ProviderDirectory, accounts, audit::Author},
     api::{
         error::{AdminError, AdminErrorCode},
         log::{

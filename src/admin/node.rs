@@ -8,9 +8,8 @@ use tokio::sync::{Mutex, mpsc};
 
 use crate::{
     admin::{
-        Admin, accounts,
+        Admin, AdminHandler, accounts,
         audit::Author,
-        errors::AdminHandler,
         verify::{self, DAY_MS},
     },
     api::{

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::Admin;
 use crate::admin::audit::AdminPeer;
-use crate::admin::{audit::Author, errors::AdminHandler};
+use crate::admin::{AdminHandler, audit::Author};
 use crate::{
     api::{
         error::AdminError,

@@ -1,7 +1,7 @@
 //! Calls of the admin API that compare daily sums with the rows in all log backends, and replace wrong sums.
 
 use crate::{
-    admin::{Admin, accounts, audit::Author, errors::AdminHandler},
+    admin::{Admin, AdminHandler, accounts, audit::Author},
     api::{
         error::AdminError,
         log::{

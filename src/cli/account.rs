@@ -5,9 +5,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs, ClientReply, write_json};
-use crate::cli::args::{
-    DEFAULT, IdArgs, IfVersion, NotifyArgs, OrNone, RateArgs, one_of, or_none, something_to_change,
-};
+use crate::cli::{DEFAULT, IdArgs, IfVersion, NotifyArgs, OrNone, RateArgs, one_of, or_none, something_to_change};
 use crate::{
     api::{
         accounts::{

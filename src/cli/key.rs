@@ -13,8 +13,9 @@ use crate::{
         values::{AccountId, KeyName, ModelNames, Moment, Percents, Seed, Usd},
     },
     cli::{
+        DEFAULT, IdArgs, IfVersion, OrNone, OverlapArg, QuotaArgs, RateArgs,
         admin_client::{AdminClient, AdminClientError, ClientArgs, ClientReply},
-        args::{DEFAULT, IdArgs, IfVersion, OrNone, OverlapArg, QuotaArgs, RateArgs, or, something_to_change},
+        or, something_to_change,
     },
     domain::{
         keys::{KeyId, change::KeyUpdate},

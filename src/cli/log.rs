@@ -19,8 +19,8 @@ use crate::{
         values::{AccountId, Moment},
     },
     cli::{
+        self,
         admin_client::{AdminClient, AdminClientError, ClientArgs},
-        args,
         output::CommandProgress,
     },
     config::DEFAULT_PATH,
@@ -282,7 +282,7 @@ async fn for_each_day(
     let accounts: Vec<AccountId> = match account {
         Some(account) => vec![account.clone()],
         None => {
-            let names = args::read_account_names(client).await?;
+            let names = cli::read_account_names(client).await?;
             let names = names.iter().map(|name| name.parse());
             names.collect::<Result<_, _>>().map_err(AdminClientError::Refused)?
         }

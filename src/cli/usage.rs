@@ -6,8 +6,9 @@ use clap::Args;
 
 use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
 use crate::cli::{
-    args::{self, one_of},
+    self,
     log::tag,
+    one_of,
     output::{CommandProgress, ProgressArgs, ProgressUnit},
 };
 use crate::{
@@ -68,7 +69,7 @@ impl ReportProgress {
         let mut accounts = Vec::new();
         if line.is_shown() {
             // If the accounts cannot be read, the progress has no total. The report is the same.
-            accounts = args::read_account_names(client).await.unwrap_or_default();
+            accounts = cli::read_account_names(client).await.unwrap_or_default();
         }
         if !accounts.is_empty() {
             line.set_total(accounts.len() as u64);

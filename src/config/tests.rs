@@ -19,6 +19,7 @@ mod heads;
 mod log_sinks;
 mod openid;
 mod restart;
+mod shipped;
 mod tls;
 mod values;
 

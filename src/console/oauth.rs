@@ -17,8 +17,8 @@ use crate::{
     domain::{
         keys::secret::KeyPrefix,
         sign_in::{
+            IssuedTokens,
             device_request::{DeviceCode, REQUEST_SECONDS, RefreshToken},
-            sign_ins::IssuedTokens,
         },
     },
     edges::limiter::{ClientAddress, Limiter, RateAllowance},

@@ -27,7 +27,7 @@ use crate::console::{
 };
 
 use crate::{
-    admin::{Admin, AdminPeer, audit::Author, errors::AdminHandler},
+    admin::{Admin, AdminHandler, AdminPeer, audit::Author},
     api::{
         error::AdminError,
         keys::{KeyDetails, ShowKey},

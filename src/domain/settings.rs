@@ -23,11 +23,9 @@
 //! `} checked by NAME` calls `NAME(read, from)` to check settings against each other.
 
 mod kind;
-#[cfg(test)]
-pub(crate) mod page;
 mod section;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, time::Duration};
 

@@ -1,18 +1,26 @@
 //! Sign-ins of agents by the OAuth device flow (RFC 8628): codes, tokens, and the documents in which they are stored.
 //!
 //! A document is a short text in the store. It expires after a set time, and its name is a digest. It contains only digests of
-//! codes and tokens.
+//! codes and tokens. One document has the sign-ins of a key: at most [`SIGN_INS_MAX`].
 
 pub(crate) mod device_request;
-pub(crate) mod sign_ins;
+#[cfg(test)]
+mod tests;
 
 use http::Uri;
+use rand::CryptoRng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::domain::keys::secret::KeyDigest;
+use crate::domain::{
+    keys::{
+        KeyId,
+        secret::{KeyDigest, KeyPrefix, ServiceKey, random_base62},
+    },
+    sign_in::device_request::{AccessGrant, RefreshToken, SIGN_IN_CHARS},
+};
 
 /// Returns the name of a document: the digest of the document's kind and a text. No key begins with a kind, so documents of
 /// different kinds and keys never have the same name.
@@ -158,59 +166,231 @@ impl Role {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The maximum number of sign-ins of one key. A further sign-in ends the least recently used one.
+pub(crate) const SIGN_INS_MAX: usize = 16;
+/// The maximum number of valid access tokens of one sign-in. A further token ends the oldest one.
+const ACCESS_MAX: usize = 8;
+/// For how many seconds a replaced refresh token still returns its replacement. A response may have been lost, or two processes
+/// of one agent may refresh at the same time.
+const REPEATED_SECONDS: i64 = 60;
 
-    #[test]
-    fn an_endpoint_has_tls_or_is_on_this_machine() {
-        let endpoint = SecureUrl::parse("https://login.example/a/b?c=d").unwrap();
-        assert_eq!(
-            (endpoint.host.as_str(), endpoint.port, endpoint.https),
-            ("login.example", 443, true)
-        );
-        assert_eq!(
-            (endpoint.path.as_str(), endpoint.origin().as_str()),
-            ("/a/b?c=d", "https://login.example")
-        );
-        assert_eq!(endpoint.with_query("?e=f"), "https://login.example/a/b?c=d&e=f");
-        let here = SecureUrl::parse("http://[::1]:9000/x").unwrap();
-        assert_eq!(
-            (here.host.as_str(), here.port, here.authority.as_str()),
-            ("::1", 9000, "[::1]:9000")
-        );
-        assert_eq!(here.with_query("?e=f"), "http://[::1]:9000/x?e=f");
-        assert_eq!(here.origin(), "http://[::1]:9000");
-        for wrong in [
-            "",
-            "/x",
-            "http://login.example/",
-            "http://127.0.0.1.example/",
-            "ftp://127.0.0.1/",
-            "https://a@login.example/",
-            "javascript:alert(1)",
-        ] {
-            assert_eq!(SecureUrl::parse(wrong), None, "{wrong}");
+/// The lifetimes of access tokens and sign-ins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TokenLifetimes {
+    /// The lifetime of an access token, in seconds.
+    pub access_seconds: i64,
+    /// The lifetime of a sign-in, in seconds, no matter how often the agent refreshes its tokens.
+    pub sign_in_seconds: i64,
+}
+
+/// The stored document with the sign-ins of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SignIns {
+    sign_ins: Vec<StoredSignIn>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct StoredSignIn {
+    id: String,
+    /// The digest of the key's secret with which the sign-in was approved.
+    key: KeyDigest,
+    ends: i64,
+    used: i64,
+    refresh: KeyDigest,
+    /// The digest of the previous refresh token, the time at which it was replaced, and the salt from which its replacement was
+    /// derived; `None` for the first token.
+    replaced: Option<(KeyDigest, i64, KeyDigest)>,
+    access: Vec<(KeyDigest, i64)>,
+}
+
+/// The tokens issued to an agent.
+#[derive(Debug)]
+pub(crate) struct IssuedTokens {
+    /// The access token, which the agent sends with its requests.
+    pub access: ServiceKey,
+    /// The lifetime of the access token, in seconds.
+    pub lasts_seconds: i64,
+    /// The document of the access token, to be stored.
+    pub grant: AccessGrant,
+    /// The refresh token, with which the agent gets its next tokens.
+    pub refresh: RefreshToken,
+}
+
+/// The outcome of a step of a sign-in, and the digests of the access tokens that the step ended.
+#[derive(Debug)]
+pub(crate) struct StepOutcome<T> {
+    pub outcome: T,
+    pub ended: Vec<KeyDigest>,
+}
+
+/// Why a refresh token is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefreshError {
+    /// The token does not belong to an active sign-in.
+    Unknown,
+    /// The token was replaced before and may have been stolen, so the sign-in has ended (RFC 9700, section 4.14.2).
+    Reused,
+}
+
+impl SignIns {
+    /// Returns the name of the document with the key's sign-ins.
+    pub(crate) fn document_name(key: &KeyId) -> KeyDigest {
+        document_name("sign-ins", key.as_str())
+    }
+
+    /// Returns, for each active sign-in, the time at which tokens were last issued to it and the time at which it expires, in
+    /// seconds since the Unix epoch.
+    pub(crate) fn active(&self, now: i64) -> impl Iterator<Item = (i64, i64)> {
+        let lasting = self.sign_ins.iter().filter(move |one| now < one.ends);
+        lasting.map(|one| (one.used, one.ends))
+    }
+
+    /// Returns the time until which the document must be stored, in seconds since the Unix epoch; `None` if it has no sign-ins.
+    pub(crate) fn needed_until(&self) -> Option<i64> {
+        self.sign_ins.iter().map(|one| one.ends).max()
+    }
+
+    /// Starts a sign-in with a key whose secret has the digest `digest`, and issues tokens.
+    pub(crate) fn begin(
+        &mut self,
+        (key, digest): (&KeyId, KeyDigest),
+        prefix: &KeyPrefix,
+        lifetimes: &TokenLifetimes,
+        now: i64,
+        rng: &mut impl CryptoRng,
+    ) -> StepOutcome<IssuedTokens> {
+        let mut ended = Vec::new();
+        self.sign_ins.retain(|one| now < one.ends);
+        while self.sign_ins.len() >= SIGN_INS_MAX {
+            let oldest = self
+                .sign_ins
+                .iter()
+                .min_by_key(|one| one.used)
+                .map(|one| one.id.clone());
+            ended.extend(self.end(&oldest.unwrap_or_default()));
+        }
+        let id = random_base62(SIGN_IN_CHARS, rng);
+        let refresh = RefreshToken::generate(prefix, key, &id, rng);
+        let mut one = StoredSignIn {
+            id,
+            key: digest,
+            ends: now.saturating_add(lifetimes.sign_in_seconds),
+            used: now,
+            refresh: refresh.digest(),
+            replaced: None,
+            access: Vec::new(),
+        };
+        let (access, grant) = one.issue_access_token(key, prefix, lifetimes, (now, &mut ended), rng);
+        self.sign_ins.push(one);
+        let outcome = IssuedTokens::new(access, grant, refresh, now);
+        StepOutcome { outcome, ended }
+    }
+
+    /// Issues new tokens and replaces the refresh token. `is_good` is called with the digest of the key's secret with which the
+    /// sign-in was approved, and says whether that secret still works.
+    pub(crate) fn refresh(
+        &mut self,
+        token: &RefreshToken,
+        is_good: impl Fn(&KeyDigest) -> bool,
+        prefix: &KeyPrefix,
+        lifetimes: &TokenLifetimes,
+        now: i64,
+        rng: &mut impl CryptoRng,
+    ) -> StepOutcome<Result<IssuedTokens, RefreshError>> {
+        let mut ended = Vec::new();
+        let presented = token.digest();
+        let known = self.sign_ins.iter_mut().find(|one| one.id == token.sign_in());
+        let Some(one) = known.filter(|one| now < one.ends && is_good(&one.key)) else {
+            let outcome = Err(RefreshError::Unknown);
+            return StepOutcome { outcome, ended };
+        };
+        let refresh = match one.replaced {
+            _ if presented == one.refresh => {
+                let mut salt = [0; 32];
+                rng.fill_bytes(&mut salt);
+                let salt = KeyDigest::from_bytes(salt);
+                let next = token.next(&salt);
+                one.replaced = Some((presented, now, salt));
+                one.refresh = next.digest();
+                next
+            }
+            Some((before, at, salt)) if presented == before && now < at.saturating_add(REPEATED_SECONDS) => {
+                token.next(&salt)
+            }
+            _ => {
+                let ended = self.end(token.sign_in());
+                let outcome = Err(RefreshError::Reused);
+                return StepOutcome { outcome, ended };
+            }
+        };
+        one.used = now;
+        let (access, grant) = one.issue_access_token(token.key(), prefix, lifetimes, (now, &mut ended), rng);
+        let outcome = Ok(IssuedTokens::new(access, grant, refresh, now));
+        StepOutcome { outcome, ended }
+    }
+
+    /// Whether a refresh token is the current or the previous one of a sign-in.
+    pub(crate) fn contains(&self, token: &RefreshToken) -> bool {
+        let presented = token.digest();
+        let is_of = |one: &&StoredSignIn| one.id == token.sign_in();
+        let known = self.sign_ins.iter().find(is_of);
+        known
+            .is_some_and(|one| one.refresh == presented || one.replaced.is_some_and(|(before, ..)| before == presented))
+    }
+
+    /// Ends a sign-in and returns the digests of its access tokens.
+    pub(crate) fn end(&mut self, id: &str) -> Vec<KeyDigest> {
+        let mut ended = Vec::new();
+        self.sign_ins.retain(|one| {
+            if one.id == id {
+                ended.extend(one.access.iter().map(|(digest, _)| *digest));
+            }
+            one.id != id
+        });
+        ended
+    }
+
+    /// Ends all sign-ins and returns the digests of their access tokens.
+    pub(crate) fn end_all(&mut self) -> Vec<KeyDigest> {
+        let all = self.sign_ins.drain(..);
+        all.flat_map(|one| one.access.into_iter().map(|(digest, _)| digest))
+            .collect()
+    }
+}
+
+impl IssuedTokens {
+    fn new(access: ServiceKey, grant: AccessGrant, refresh: RefreshToken, now: i64) -> Self {
+        Self {
+            access,
+            lasts_seconds: grant.until.saturating_sub(now),
+            grant,
+            refresh,
         }
     }
+}
 
-    fn settings(text: &str) -> ManagedSettings {
-        ManagedSettings::new(&serde_json::from_str(text).unwrap())
-    }
-
-    #[test]
-    fn the_checksum_is_that_of_the_sorted_text() {
-        let some = settings(r#"{"b": {"d": [1, {"z": 1, "a": 2}], "c": "x"}, "a": true}"#);
-        assert_eq!(some, settings(r#"{"a":true,"b":{"c":"x","d":[1,{"a":2,"z":1}]}}"#));
-        let told: Value = serde_json::from_str(&some.body).unwrap();
-        assert_eq!(told["settings"]["b"]["c"], "x");
-        assert_eq!(some.etag, format!("\"{}\"", told["checksum"].as_str().unwrap()));
-        let uuid = told["uuid"].as_str().unwrap();
-        assert_eq!((uuid.len(), uuid.as_bytes()[14]), (36, b'8'), "{uuid}");
-        // What Claude Code sends while it has none: the checksum of `{}`.
-        let empty = "\"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a\"";
-        assert_eq!(settings("{}").etag, empty);
-        assert!(settings("{}").is_known(empty) && !some.is_known(empty));
-        assert!(some.is_known(&format!("{empty}, {}", some.etag)));
+impl StoredSignIn {
+    fn issue_access_token(
+        &mut self,
+        key: &KeyId,
+        prefix: &KeyPrefix,
+        lifetimes: &TokenLifetimes,
+        (now, ended): (i64, &mut Vec<KeyDigest>),
+        rng: &mut impl CryptoRng,
+    ) -> (ServiceKey, AccessGrant) {
+        self.access.retain(|(_, until)| now < *until);
+        if self.access.len() >= ACCESS_MAX {
+            ended.push(self.access.remove(0).0);
+        }
+        let access = ServiceKey::generate(prefix, rng);
+        let until = now.saturating_add(lifetimes.access_seconds).min(self.ends);
+        self.access.push((access.digest(), until));
+        let grant = AccessGrant {
+            key: key.clone(),
+            digest: self.key,
+            sign_in: self.id.clone(),
+            until,
+        };
+        (access, grant)
     }
 }

@@ -22,8 +22,7 @@ use crate::{
         ledger::{AdmittedRequest, Checkpoint, Record},
     },
     journal::{
-        JournalError, Position,
-        engine::JournalEngine,
+        JournalEngine, JournalError, Position,
         folder::{self, ACKNOWLEDGED, JournalFolder, NUMBERS, SegmentFiles},
         frame::{self, FrameOutcome, FrameReader, HEADER, HeaderCheck},
         index::{self, JournalContents},

@@ -9,11 +9,9 @@ use crate::{
     },
     edges::clock,
     journal::{
-        JournalError, Position,
-        engine::JournalEngine,
-        frame::HEADER,
+        JournalEngine, JournalError, Position,
+        frame::{HEADER, JournalRecordReader, ReadScope},
         handle::Journal,
-        reader::{JournalRecordReader, ReadScope},
     },
 };
 

@@ -21,8 +21,8 @@ use crate::{
     domain::{
         catalogue::Catalogue,
         faults::{
+            RetryBudget,
             circuit::{Circuit, CircuitEntry},
-            retry::RetryBudget,
         },
         rules::{Provider, WeightedOrigin},
         wire::operation::UpstreamOperation,

@@ -1,12 +1,13 @@
-//! The provider's side of the `chat/completions` protocol: bodies, chunks and errors.
+//! The provider's side of the `chat/completions` protocol: bodies, chunks and errors. Requests are checked
+//! strictly, so that they have no fault that any host would refuse. The code of the error names the fault.
 
-pub(super) mod checks;
-
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::sample_provider::{
-    ask::SampleRequestError,
-    reply::{FrameKind, ReportedCounts, SampleFrame, SampleReply},
+    answer::{FrameKind, ReportedCounts, SampleFrame, SampleReply},
+    ask::{SampleRequestError, text_at},
+    script::{SampleScript, shortened_word},
 };
 
 /// Renders the body of a non-streaming response.
@@ -120,5 +121,227 @@ fn event(kind: FrameKind, data: &Value) -> SampleFrame {
     SampleFrame {
         kind,
         bytes: format!("data: {data}\n\n").into(),
+    }
+}
+
+/// The roles of messages.
+const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
+
+/// Checks the messages and the number of answers that `body` requests.
+///
+/// # Errors
+/// The first fault of the request.
+pub(in crate::sample_provider) fn check_request(body: &Value, script: &SampleScript) -> Result<(), SampleRequestError> {
+    if body.get("n").is_some_and(|n| !n.is_null() && n.as_u64() != Some(1)) {
+        return Err(SampleRequestError::new(
+            "unsupported_n",
+            "n: the sample provider gives one answer per request; use 1, or leave it out",
+        ));
+    }
+    let messages = body.get("messages").and_then(Value::as_array);
+    let Some(messages) = messages.filter(|messages| !messages.is_empty()) else {
+        let message = "messages: must be a list of at least one message";
+        return Err(SampleRequestError::new("invalid_messages", message));
+    };
+    // The ids of calls that have no result yet.
+    let mut open: Vec<&str> = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let place = format!("messages[{index}]");
+        let role = role(message, &place)?;
+        if role == "tool" {
+            close_call(&mut open, message, &place)?;
+        } else {
+            check_closed(&open, &place)?;
+        }
+        if index > 0 && matches!(role, "system" | "developer") && script.system_inside == Some(false) {
+            let message = format!("{place}: a {role} message is accepted only as the first message");
+            return Err(SampleRequestError::new("system_message_inside", message));
+        }
+        check_content(message, role, &place)?;
+        if role == "assistant" {
+            open = call_ids(message, &place)?;
+        }
+    }
+    check_closed(&open, "the end of messages")
+}
+
+fn role<'m>(message: &'m Value, place: &str) -> Result<&'m str, SampleRequestError> {
+    let role = text_at(message, "/role").filter(|role| ROLES.contains(role));
+    role.ok_or_else(|| {
+        let message = format!("{place}.role: must be one of {}", ROLES.join(", "));
+        SampleRequestError::new("invalid_role", message)
+    })
+}
+
+/// Removes the call that a tool message answers from the `open` calls.
+fn close_call(open: &mut Vec<&str>, message: &Value, place: &str) -> Result<(), SampleRequestError> {
+    let id = text_at(message, "/tool_call_id").unwrap_or_default();
+    let Some(position) = open.iter().position(|call| *call == id) else {
+        let message = format!(
+            "{place}.tool_call_id: `{}` is not the id of a call before this message that still lacks its result",
+            shortened_word(id)
+        );
+        return Err(SampleRequestError::new("tool_message_without_call", message));
+    };
+    open.remove(position);
+    Ok(())
+}
+
+/// Checks that every call before `place` has its result.
+fn check_closed(open: &[&str], place: &str) -> Result<(), SampleRequestError> {
+    let Some(id) = open.first() else { return Ok(()) };
+    let message = format!(
+        "{place}: the tool message with the result of the call `{}` is missing before it",
+        shortened_word(id)
+    );
+    Err(SampleRequestError::new("tool_call_without_result", message))
+}
+
+/// Checks that a message has content. A message of the assistant can have calls instead.
+fn check_content(message: &Value, role: &str, place: &str) -> Result<(), SampleRequestError> {
+    let has_items = |name: &str| {
+        message
+            .get(name)
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty())
+    };
+    let has_content = text_at(message, "/content").is_some() || has_items("content");
+    if has_content || (role == "assistant" && has_items("tool_calls")) {
+        return Ok(());
+    }
+    let message = format!("{place}.content: field required");
+    Err(SampleRequestError::new("missing_required_parameter", message))
+}
+
+/// Returns the ids of the calls in a message of the assistant.
+fn call_ids<'m>(message: &'m Value, place: &str) -> Result<Vec<&'m str>, SampleRequestError> {
+    let calls = message.get("tool_calls").and_then(Value::as_array);
+    let calls = calls.into_iter().flatten().enumerate();
+    calls
+        .map(|(index, call)| {
+            let place = format!("{place}.tool_calls[{index}]");
+            let arguments = text_at(call, "/function/arguments").unwrap_or_default();
+            if serde_json::from_str::<IgnoredAny>(arguments).is_err() {
+                let message = format!("{place}.function.arguments: must be a string that contains JSON");
+                return Err(SampleRequestError::new("invalid_tool_arguments", message));
+            }
+            let is_named = text_at(call, "/function/name").is_some_and(|name| !name.is_empty());
+            let id = text_at(call, "/id").filter(|id| is_named && !id.is_empty());
+            id.ok_or_else(|| {
+                let message = format!("{place}: a tool call needs `id` and `function.name`");
+                SampleRequestError::new("invalid_tool_call", message)
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn code(messages: &Value) -> Option<&'static str> {
+        code_of(&json!({"model": "m", "messages": messages}), &SampleScript::default())
+    }
+
+    fn code_of(body: &Value, script: &SampleScript) -> Option<&'static str> {
+        check_request(body, script).err().map(|error| error.code)
+    }
+
+    fn calling(ids: &[&str]) -> Value {
+        let call = |id: &&str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        let calls: Vec<Value> = ids.iter().map(call).collect();
+        json!({"role": "assistant", "content": null, "tool_calls": calls})
+    }
+
+    fn result(id: &str) -> Value {
+        json!({"role": "tool", "tool_call_id": id, "content": "18 C"})
+    }
+
+    fn user() -> Value {
+        json!({"role": "user", "content": "hi"})
+    }
+
+    #[test]
+    fn a_whole_conversation_with_parallel_calls_is_accepted() {
+        let parts = json!({"role": "user", "content": [{"type": "text", "text": "hi"}]});
+        let said = json!({"role": "assistant", "content": "It is 18 C."});
+        let messages = json!([{"role": "system", "content": "s"}, parts, calling(&["a", "b"]), result("b"), result("a"),
+            said, user(), calling(&["a"]), result("a"), {"role": "developer", "content": "d"}, user()]);
+        assert_eq!(code(&messages), None);
+    }
+
+    #[test]
+    fn each_fault_has_its_own_code() {
+        let mut broken = calling(&["a"]);
+        broken["tool_calls"][0]["function"]["arguments"] = json!(r#"{"location":"#);
+        let mut nameless = calling(&["a"]);
+        nameless["tool_calls"][0]["function"]["name"] = json!("");
+        for (messages, expected) in [
+            (json!([]), "invalid_messages"),
+            (json!("hi"), "invalid_messages"),
+            (json!([{"role": "robot", "content": "hi"}]), "invalid_role"),
+            (json!([{"content": "hi"}]), "invalid_role"),
+            (json!([{"role": "user"}]), "missing_required_parameter"),
+            (json!([{"role": "user", "content": []}]), "missing_required_parameter"),
+            (
+                json!([user(), {"role": "assistant", "content": null}]),
+                "missing_required_parameter",
+            ),
+            (json!([user(), result("a")]), "tool_message_without_call"),
+            (
+                json!([user(), calling(&["a"]), result("b")]),
+                "tool_message_without_call",
+            ),
+            (
+                json!([user(), calling(&["a"]), result("a"), result("a")]),
+                "tool_message_without_call",
+            ),
+            (
+                json!([user(), calling(&["a"]), result("a"), user(), result("a")]),
+                "tool_message_without_call",
+            ),
+            (json!([user(), calling(&["a"]), user()]), "tool_call_without_result"),
+            (
+                json!([user(), calling(&["a", "b"]), result("a"), calling(&["c"])]),
+                "tool_call_without_result",
+            ),
+            (json!([user(), calling(&["a"])]), "tool_call_without_result"),
+            (json!([user(), broken, result("a")]), "invalid_tool_arguments"),
+            (json!([user(), nameless, result("a")]), "invalid_tool_call"),
+            (json!([user(), calling(&[""]), result("")]), "invalid_tool_call"),
+        ] {
+            assert_eq!(code(&messages), Some(expected), "{messages}");
+        }
+    }
+
+    #[test]
+    fn one_answer_is_given_and_no_other_number() {
+        for (n, expected) in [
+            (json!(null), None),
+            (json!(1), None),
+            (json!(2), Some("unsupported_n")),
+            (json!(0), Some("unsupported_n")),
+            (json!("1"), Some("unsupported_n")),
+        ] {
+            let body = json!({"messages": [user()], "n": n});
+            assert_eq!(code_of(&body, &SampleScript::default()), expected, "{n}");
+        }
+    }
+
+    #[test]
+    fn a_script_can_forbid_system_messages_behind_the_first_message() {
+        let script = SampleScript {
+            system_inside: Some(false),
+            ..SampleScript::default()
+        };
+        for role in ["system", "developer"] {
+            let text = json!({"role": role, "content": "s"});
+            let first = json!({"messages": [text, user()]});
+            assert_eq!(code_of(&first, &script), None);
+            let behind = json!({"messages": [user(), text]});
+            assert_eq!(code_of(&behind, &script), Some("system_message_inside"), "{role}");
+            assert_eq!(code_of(&behind, &SampleScript::default()), None);
+        }
     }
 }

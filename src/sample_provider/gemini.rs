@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::reply::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
+use crate::sample_provider::answer::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
 
 /// The framing of a stream's chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::answer::ScriptedToolCall;
-use super::reply::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
+use crate::sample_provider::answer::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
 
 /// The number of output tokens that an advisor reports.
 const ADVICE_TOKENS: i64 = 500;

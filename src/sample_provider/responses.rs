@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::reply::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
+use crate::sample_provider::answer::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
 use crate::sample_provider::ask::ToolInputKind;
 
 /// Renders the body of a non-streaming response.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::reply::{FrameKind, SampleFrame};
 use super::script::{BodyEncoding, CutStyle, SampleScript};
+use crate::sample_provider::answer::{FrameKind, SampleFrame};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReplyStep {

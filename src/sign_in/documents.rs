@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{
     domain::{
         keys::{KeyId, secret::KeyDigest},
-        sign_in::sign_ins::{IssuedTokens, SignIns},
+        sign_in::{IssuedTokens, SignIns},
     },
     store::{
         StoreError,

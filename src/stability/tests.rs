@@ -1,5 +1,7 @@
 //! Tests of the snapshot, with a store that counts how often it is asked.
 
+mod publisher;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;

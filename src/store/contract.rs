@@ -14,13 +14,10 @@ use crate::domain::ledger::{KeyTerms, KeyTermsChange, QuotaReset};
 use crate::domain::money::NanoUsd;
 
 pub(crate) use crate::store::contract::changes::*;
-pub(crate) use crate::store::contract::rotation::*;
 
 mod changes;
-
 pub(crate) mod model;
 mod programs;
-mod rotation;
 
 /// The timeout for an event for which a test waits.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);

@@ -1,30 +1,8 @@
-//! The store of a single node, with all keys in memory and in one file.
+//! The store of a single node, with all keys in memory and in one file, and its backup and restore.
 //!
 //! A change is decided from the state in memory, committed to the file, and only then applied to memory and acknowledged. All of
 //! this happens under one lock and on a blocking thread. So acknowledged changes survive `kill -9`, no reader sees a change that
 //! could still be lost, and a caller that is dropped midway cannot make file and memory differ.
-
-use std::path::Path;
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
-
-use self::file::{StoreFile, UNFINISHED};
-use self::key_index::{KeyIndex, KeyMutation};
-use self::ownership::{FilesOwner, Ownership};
-use crate::domain::keys::change::{ChangePrecondition, KeyChange};
-use crate::domain::keys::secret::KeyDigest;
-use crate::domain::keys::{KeyId, KeyRecord};
-use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
-use crate::edges::clock;
-use crate::store::embedded::ownership::SuccessorCall;
-use crate::store::embedded::sign_ins::DocumentTable;
-use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
-use crate::store::{ChangeError, Changes, KeyHealer, KeyLookup, KeyStore, KeyView, StoreError, StoreOpenError};
-
-mod archive;
 
 mod file;
 pub(crate) mod handover;
@@ -34,6 +12,36 @@ pub(crate) mod ownership;
 mod sign_ins;
 #[cfg(test)]
 mod tests;
+
+use std::{fs::File, io, path::Path, sync::Arc};
+
+use async_trait::async_trait;
+use parking_lot::{Mutex, RwLock};
+use redb::ReadableTable;
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    domain::{
+        keys::{
+            KeyId, KeyRecord,
+            change::{ChangePrecondition, KeyChange},
+            secret::KeyDigest,
+        },
+        wire::{provider_state::StateKey, session_hint::ServedBy},
+    },
+    edges::clock,
+    store::{
+        ChangeError, Changes, KeyHealer, KeyLookup, KeyStore, KeyView, StoreError, StoreOpenError,
+        archive::{Archive, ArchiveItem},
+        embedded::{
+            file::{GONE, KEYS, StoreFile, UNFINISHED, USED, decode, encode, unavailable},
+            key_index::{KeyIndex, KeyMutation},
+            ownership::{FilesOwner, Ownership, SuccessorCall},
+            sign_ins::DocumentTable,
+        },
+        sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore},
+    },
+};
 
 /// The keys, sign-ins and sessions of the embedded store. Opening it locks its file, which only one process can use at a time.
 pub(crate) struct EmbeddedStore {
@@ -279,4 +287,136 @@ async fn blocking<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         let why = format!("a thread of the store stopped before its work was done: {error}");
         Err(StoreError::Unavailable(why).into())
     })
+}
+
+impl EmbeddedStore {
+    /// Marks the store as being restored. Until [`EmbeddedStore::finish_restore`], it cannot be opened again.
+    ///
+    /// # Errors
+    /// The mark cannot be written to the folder.
+    pub(crate) fn begin_restore(folder: &Path) -> io::Result<()> {
+        File::create(folder.join(UNFINISHED))?.sync_all()?;
+        File::open(folder)?.sync_all()
+    }
+
+    /// Removes the mark of [`EmbeddedStore::begin_restore`].
+    ///
+    /// # Errors
+    /// The mark cannot be removed from the folder.
+    pub(crate) fn finish_restore(folder: &Path) -> io::Result<()> {
+        std::fs::remove_file(folder.join(UNFINISHED))?;
+        File::open(folder)?.sync_all()
+    }
+}
+
+impl StoreFile {
+    /// Sends the content of `snapshot`. Changes of the store do not have to wait until it is sent. Ends early if the receiver is
+    /// dropped.
+    fn dump(snapshot: &redb::ReadTransaction, to: &mpsc::Sender<ArchiveItem>) -> Result<(), String> {
+        let failed = |error: redb::Error| error.to_string();
+        let keys = snapshot.open_table(KEYS).map_err(|error| failed(error.into()))?;
+        let used = snapshot.open_table(USED).map_err(|error| failed(error.into()))?;
+        for entry in keys.iter().map_err(|error| failed(error.into()))? {
+            let (id, stored) = entry.map_err(|error| failed(error.into()))?;
+            let last_used = used.get(id.value()).map_err(|error| failed(error.into()))?;
+            let held = decode(id.value(), stored.value(), last_used.map(|at| at.value()))?;
+            let item = ArchiveItem::Key {
+                digest: held.digest,
+                record: Box::new(held.record),
+                last_used: held.last_used,
+            };
+            if to.blocking_send(item).is_err() {
+                return Ok(());
+            }
+        }
+        let gone = snapshot.open_table(GONE).map_err(|error| failed(error.into()))?;
+        for entry in gone.iter().map_err(|error| failed(error.into()))? {
+            let (id, _) = entry.map_err(|error| failed(error.into()))?;
+            let id = KeyId::parse(id.value()).map_err(|error| error.to_string())?;
+            if to.blocking_send(ArchiveItem::KeyGone { id }).is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_all(&self, held: &[KeyView], gone: &[KeyId]) -> Result<(), StoreError> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.begin_write()?;
+            {
+                let mut keys = transaction.open_table(KEYS)?;
+                let mut used = transaction.open_table(USED)?;
+                let mut deleted = transaction.open_table(GONE)?;
+                for one in held {
+                    keys.insert(one.record.id.as_str(), encode(one)?.as_slice())?;
+                    if let Some(at) = one.last_used {
+                        used.insert(one.record.id.as_str(), at)?;
+                    }
+                }
+                for id in gone {
+                    deleted.insert(id.as_str(), ())?;
+                }
+            }
+            Ok(transaction.commit()?)
+        };
+        write().map_err(unavailable)
+    }
+}
+
+#[async_trait]
+impl Archive for EmbeddedStore {
+    async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
+        // The guard is dropped, so that other calls, and a handover that waits for them, need not wait for the backup's client.
+        let inner = Arc::clone(&*self.ownership.here().await?);
+        blocking(move || {
+            let snapshot = inner.file.lock().snapshot().map_err(unavailable)?;
+            StoreFile::dump(&snapshot, &to).map_err(StoreError::Corrupt)
+        })
+        .await
+    }
+
+    async fn is_empty(&self) -> Result<bool, StoreError> {
+        let here = self.ownership.here().await?;
+        Ok(here.index.read().list(None, 1)?.is_empty())
+    }
+
+    async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
+        let (mut held, mut gone) = (Vec::new(), Vec::new());
+        for item in items {
+            match item {
+                ArchiveItem::Key {
+                    digest,
+                    record,
+                    last_used,
+                } => held.push(KeyView {
+                    digest: *digest,
+                    record: (**record).clone(),
+                    last_used: *last_used,
+                }),
+                ArchiveItem::KeyGone { id } => gone.push(id.clone()),
+                ArchiveItem::Account { .. }
+                | ArchiveItem::AccountKey { .. }
+                | ArchiveItem::DaySums { .. }
+                | ArchiveItem::Row { .. }
+                | ArchiveItem::Stability { .. } => {}
+            }
+        }
+        if held.is_empty() && gone.is_empty() {
+            return Ok(());
+        }
+        self.run_blocking(move |inner| {
+            let file = inner.file.lock();
+            file.commit_all(&held, &gone)?;
+            let mut index = inner.index.write();
+            let steps = held
+                .into_iter()
+                .map(|held| KeyMutation::Put(Box::new(held)))
+                .chain(gone.into_iter().map(KeyMutation::Remove));
+            for step in steps {
+                index.apply(step);
+            }
+            Ok(())
+        })
+        .await
+    }
 }

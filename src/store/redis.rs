@@ -18,12 +18,10 @@
 //!
 //! Of API keys, only SHA-256 digests are stored, never the key itself.
 
-mod archive;
 mod dialer;
 mod ledger;
 mod link;
 mod recovery;
-
 mod rights;
 mod scripts;
 mod settings;

@@ -27,7 +27,7 @@ use crate::{
         rules::RuleFile,
     },
     edges::clock,
-    front::layers::Layers,
+    front::Layers,
     gateway::reply::own_usage::LastRows,
     providers::CurrentConfig,
     side::{ops::ReadinessSource, service::BoundAddress},

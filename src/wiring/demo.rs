@@ -26,7 +26,7 @@ use crate::{
         StartError, catalogue,
         listeners::{Addresses, program},
         running::RunningWeir,
-        server,
+        services,
     },
 };
 
@@ -55,7 +55,7 @@ pub(super) fn run_demo(args: &DemoArgs) -> Result<(), StartError> {
 
     let conf = folder.path().join("weir.toml");
     let config = demo_config(folder.path(), args.listen, provider_address)?;
-    let (running, addresses) = server::start(config, &conf, None, None).map_err(|error| match error {
+    let (running, addresses) = services::start(config, &conf, None, None).map_err(|error| match error {
         StartError::Listen(why) => StartError::Listen(format!("{why} with --listen")),
         other => other,
     })?;

@@ -19,13 +19,12 @@ use tokio::sync::watch;
 use crate::{
     console::{ConsoleHandler, portal::Portal},
     edges::low_priority,
-    front::{Front, Handler, head_budget::HeadBudget, layers::Layers, permits::ConnectionPermits},
+    front::{Front, Handler, Layers, head_budget::HeadBudget, permits::ConnectionPermits},
     gateway::{GatewayHandler, reply::own_usage::LastRows},
     providers::CurrentConfig,
     side::{
         public::PublicHandler,
-        redirect::RedirectHandler,
-        service::{BoundAddress, bind_or_inherit},
+        service::{BoundAddress, RedirectHandler, bind_or_inherit},
     },
     telemetry::metrics::ListenerFigures,
     wiring::{

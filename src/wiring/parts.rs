@@ -9,7 +9,7 @@ use crate::{
     admin::AdminLogBackends,
     config::Config,
     console::{Site, portal::Portal},
-    domain::sign_in::{ManagedSettings, sign_ins::TokenLifetimes},
+    domain::sign_in::{ManagedSettings, TokenLifetimes},
     edges::{clock, limiter::RateAllowance, resolver::Resolver, switches::ProviderSwitches},
     front::head_budget::HeadBudget,
     gateway::{

@@ -1,8 +1,12 @@
-//! A running weir, with everything that is needed to end it.
+//! A running weir, with everything that is needed to end it; also as a part of another program's server ([`Node`]).
+//!
+//! The process is ended in order: no further requests are accepted, running requests get time to finish, the others get an error,
+//! and everything is charged.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use tempfile::NamedTempFile;
 use tokio::{
@@ -14,13 +18,18 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::wiring::{
-    StartError,
-    listeners::ListeningSockets,
-    parts::NodeParts,
-    process::{Phase, ProcessOwner},
-    reload::ReloadTrigger,
-    upgrade::handover::Predecessor,
+use crate::{
+    front::FIRST_REQUEST_WAIT,
+    gateway::drain::Drain,
+    telemetry::metrics::Metrics,
+    wiring::{
+        StartError,
+        listeners::ListeningSockets,
+        parts::NodeParts,
+        process::{self, Phase, ProcessOwner},
+        reload::ReloadTrigger,
+        upgrade::handover::Predecessor,
+    },
 };
 
 /// A running weir. [`RunningWeir::until_stopped`] waits until it ends.
@@ -117,5 +126,270 @@ impl ShutdownSignalWatch for TerminationWatch {
         // A dropped sender means that the server must end.
         let _ = self.0.clone().wait_for(|end| *end).await;
         ShutdownSignal::GracefulTerminate
+    }
+}
+
+/// The time in which requests can still begin that were accepted just before the gateway closed.
+const BEGIN_WAIT: Duration = Duration::from_millis(250);
+
+/// How long connections without requests may stay open. HTTP/1.1 connections are closed by weir. HTTP/2 connections are closed
+/// when their client closes them.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// The time in which answers that are ended early can be completed with an error.
+pub(super) const CUT_WAIT: Duration = Duration::from_secs(5);
+
+/// The time in which Pingora must drop everything that still runs, and end.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// The timeout of each of the last writes, to the store and to the access log.
+const FLUSH_WAIT: Duration = Duration::from_secs(2);
+
+/// The maximum time from the end of the drain to the end of the process. It covers the timeouts above and what happens between
+/// them.
+const AFTER_DRAIN: Duration = Duration::from_secs(60);
+
+impl RunningWeir {
+    /// Serves until the [`Phase`] changes or a successor serves, and then ends.
+    ///
+    /// In [`Phase::Draining`], and after a handover, no further requests are accepted. The process ends when the last running
+    /// request has ended, or after `[gateway] drain_seconds`; requests that still run then end with their protocol's error. In
+    /// [`Phase::Stopping`], requests end at once. The other listeners respond until the last request has ended. Every request is
+    /// charged.
+    pub(crate) fn until_stopped(self) {
+        let Self {
+            parts,
+            background,
+            process,
+            mut phase,
+            drain_time,
+            handed_over,
+            listeners,
+            side_closing,
+            predecessor,
+            server,
+            ..
+        } = self;
+        let why = background.block_on(wait_for_stop(&mut phase, handed_over));
+        parts.drain.close();
+        listeners.close();
+        parts.money.hurry();
+        let close = match why {
+            StopReason::Ordered => {
+                if process == ProcessOwner::Own {
+                    process::stopping(drain_time + AFTER_DRAIN);
+                }
+                CLOSE_WAIT
+            }
+            StopReason::HandedOver => {
+                // The other listeners are closed at once, because the successor serves them now.
+                side_closing.send_replace(true);
+                FIRST_REQUEST_WAIT + CLOSE_WAIT
+            }
+        };
+        let waits = StopTimeouts {
+            time: drain_time,
+            close,
+        };
+        background.block_on(drain_requests(phase, &parts.drain, waits, predecessor));
+        // Requests that arrive on open connections are refused from here on, because the server may end much later.
+        parts.drain.expire();
+        side_closing.send_replace(true);
+        background.block_on(end_server(server, &parts.drain));
+        background.block_on(parts.money.settle());
+        parts.stop.send_replace(true);
+        background.block_on(async {
+            // Counts that are not published in time are in the journal, and are published at the next start.
+            let _ = tokio::time::timeout(FLUSH_WAIT, parts.stability.end()).await;
+            let _ = tokio::time::timeout(FLUSH_WAIT, parts.money.end()).await;
+            // The timeouts of the store limit these waits too.
+            let _ = tokio::time::timeout(FLUSH_WAIT, parts.cache_task).await;
+            let _ = tokio::time::timeout(FLUSH_WAIT, parts.session_task).await;
+        });
+        if !parts.sinks.access_log.close(FLUSH_WAIT) {
+            tracing::warn!("cannot write the last lines of the access log in time: they are lost");
+        }
+        background.shutdown_timeout(FLUSH_WAIT);
+        tracing::info!("stopped");
+    }
+}
+
+/// The maximum time for running requests to finish, and for connections without requests to close.
+struct StopTimeouts {
+    time: Duration,
+    close: Duration,
+}
+
+/// Why the process accepts no further requests.
+enum StopReason {
+    /// A signal or the server has ended it.
+    Ordered,
+    /// The successor serves.
+    HandedOver,
+}
+
+/// Waits until the process must end, and returns why.
+async fn wait_for_stop(phase: &mut watch::Receiver<Phase>, mut handed_over: watch::Receiver<bool>) -> StopReason {
+    tokio::select! {
+        // The wait cannot fail, because the sender lives in a background task.
+        _ = phase.wait_for(|phase| *phase != Phase::Serving) => StopReason::Ordered,
+        Ok(_) = handed_over.wait_for(|handed_over| *handed_over) => StopReason::HandedOver,
+    }
+}
+
+/// Waits until no request runs here or in the predecessor, or until the remaining requests have to be ended. The predecessor is
+/// waited for because it may need this process's store, and because a service manager kills it when this process has ended.
+async fn drain_requests(
+    mut phase: watch::Receiver<Phase>,
+    drain: &Drain,
+    waits: StopTimeouts,
+    predecessor: Option<JoinHandle<()>>,
+) {
+    let StopTimeouts { time, close } = waits;
+    tracing::info!(
+        running = drain.running(),
+        drain_seconds = time.as_secs(),
+        "stopping: no new requests are accepted"
+    );
+    let stopping = async {
+        let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
+    };
+    let all_ended = async {
+        wait_until_idle(drain, close).await;
+        if let Some(predecessor) = predecessor {
+            // The wait needs no timeout, because the predecessor ends within its own drain time.
+            let _ = predecessor.await;
+        }
+    };
+    tokio::select! {
+        () = all_ended => return,
+        () = stopping => {}
+        () = tokio::time::sleep(time) => {}
+    }
+    let running = drain.running();
+    if running > 0 {
+        tracing::warn!(
+            running,
+            "the time for running requests is over: they are ended now, each with an error of its protocol"
+        );
+    }
+    drain.expire();
+    if tokio::time::timeout(CUT_WAIT, wait_until_idle(drain, CLOSE_WAIT))
+        .await
+        .is_err()
+    {
+        let running = drain.running();
+        tracing::warn!(
+            running,
+            "cannot send errors to the clients of the remaining requests, because they do not read: the requests are ended without an error"
+        );
+    }
+}
+
+/// Waits until the last request has ended, and its bytes have left the process.
+async fn wait_until_idle(drain: &Drain, close: Duration) {
+    tokio::time::sleep(BEGIN_WAIT).await;
+    drain.requests_ended().await;
+    let _ = tokio::time::timeout(close, drain.connections_ended()).await;
+    // An HTTP/2 client may have sent a request before it learnt that the connection ends.
+    drain.requests_ended().await;
+}
+
+/// Ends the server, and waits until it has ended its runtimes. That drops all requests that still run, and dropping a request
+/// settles its ticket. If the server's owner decides when it ends, waits only until no request runs.
+async fn end_server(server: ServerEnd, drain: &Drain) {
+    let ServerEnd { order, mut ended } = server;
+    let has_ended = async {
+        // A dropped sender means that the server has ended.
+        let _ = ended.wait_for(|ended| *ended).await;
+    };
+    match order {
+        Some(order) => {
+            order.send_replace(true);
+            if tokio::time::timeout(END_WAIT, has_ended).await.is_err() {
+                tracing::warn!("requests were ended without being recorded, because the server did not end in time");
+            }
+        }
+        None => tokio::select! {
+            () = has_ended => {}
+            () = drain.requests_ended() => {}
+        },
+    }
+}
+
+/// A weir that runs as a part of a server. It has weir's address and metrics, and can reload weir and wait for its end.
+///
+/// [`Services::add_to`](crate::Services::add_to) returns it. Clones are handles of the same weir, so that a service of the server
+/// can have one. Dropping a node ends nothing.
+#[derive(Clone)]
+pub struct Node {
+    gateway: SocketAddr,
+    metrics: Arc<Metrics>,
+    reload: ReloadTrigger,
+    /// The thread that waits for the server's end and then ends weir. `None` once it was joined.
+    end: Arc<Mutex<Option<std::thread::JoinHandle<()>>>>,
+}
+
+impl Node {
+    /// Starts the thread that waits for the end of the server and then ends weir.
+    pub(super) fn start(running: RunningWeir, gateway: SocketAddr) -> Result<Self, StartError> {
+        let metrics = Arc::clone(&running.parts.sinks.metrics);
+        let reload = running.parts.reload.clone();
+        let end = std::thread::Builder::new()
+            .name("weir".to_owned())
+            .spawn(move || running.until_stopped())
+            .map_err(|error| StartError::failed("cannot start the thread that ends weir", error))?;
+        Ok(Self {
+            gateway,
+            metrics,
+            reload,
+            end: Arc::new(Mutex::new(Some(end))),
+        })
+    }
+
+    /// Returns the address of the gateway. If port 0 is configured, the address has the actual port.
+    #[must_use]
+    pub fn gateway(&self) -> SocketAddr {
+        self.gateway
+    }
+
+    /// Returns weir's metrics in Prometheus' text format 0.0.4. It is the same text that weir's own listener (`[ops] listen`)
+    /// serves at `/metrics`.
+    ///
+    /// weir registers its metrics in a registry of its own, and none in the default registry of the `prometheus` crate
+    /// (`prometheus::default_registry`). The text includes the `process_*` metrics of this process. If your own page already has
+    /// them, serve this text at another path.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        self.metrics.render()
+    }
+
+    /// Reloads the configuration and reopens the access log, like SIGHUP for `weir serve`. Returns at once. The result is logged
+    /// and counted by `weir_config_reloads_total`. A changed file is also reloaded without this call.
+    pub fn reload(&self) {
+        self.reload.request();
+    }
+
+    /// Waits until weir has ended: every request is charged, and everything is written.
+    ///
+    /// Call this after `Server::run` has returned; before that, it waits for the end of the server. If the process ends before
+    /// weir has ended, because this was not called (as with `Server::run_forever`), the next start completes the work from the
+    /// journal, as after a crash.
+    pub fn finish(&self) {
+        let mut end = self.end.lock();
+        if let Some(thread) = end.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(
+                "weir did not end cleanly, because its thread panicked: the next start completes the work from the journal"
+            );
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = out.debug_struct("Node");
+        shown.field("gateway", &self.gateway).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 
 use super::key_details;
 use crate::{
-    admin::{Admin, accounts, audit::Author, errors::AdminHandler},
+    admin::{Admin, AdminHandler, accounts, audit::Author},
     api::{
         error::AdminError,
         keys::{KeyDetails, KeyList, ListKeys},

@@ -19,7 +19,7 @@ use crate::{
     },
     cli::{
         admin_client::{AdminClient, AdminClientError, ClientArgs},
-        args::one_of,
+        one_of,
         output::{CommandProgress, ProgressArgs, ProgressUnit, partial_path},
     },
     domain::ledger::reports,

@@ -4,7 +4,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 
 use crate::{
-    admin::{AdminPeer, audit::Author, errors::AdminHandler},
+    admin::{AdminHandler, AdminPeer, audit::Author},
     api::{
         error::{AdminError, AdminErrorCode},
         keys::{EndOverlap, KeyDetails, KeyText, LowerKey},

@@ -5,9 +5,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Catalogue, CatalogueSettings, CatalogueWarning, MissingSecret, ProviderOverride, SecretRef, SettingLines,
-    models::ModelCollector, pricing,
+    models::ModelCollector,
 };
 use crate::domain::{
+    catalogue,
     keys::secret::Secret,
     money::price::PriceList,
     rules::{
@@ -97,7 +98,7 @@ fn build(
     warnings.extend(
         prices
             .into_iter()
-            .flat_map(|prices| pricing::unused_prices(prices, &models)),
+            .flat_map(|prices| catalogue::unused_prices(prices, &models)),
     );
     let catalogue = Catalogue {
         models,

@@ -8,7 +8,7 @@ use std::{
 use smol_str::SmolStr;
 
 use crate::domain::{
-    catalogue::{Model, RawModel, SettingLines, pricing},
+    catalogue::{self, Model, RawModel, SettingLines},
     money::price::{Price, PriceList},
     rules::Provider,
     strict_toml::{FileError, suggestion},
@@ -184,7 +184,7 @@ fn build_model(
         faults.push(("upstream_names", message));
     }
     let protocols = served_protocols(raw, &providers, &mut faults);
-    let found = prices.map(|prices| pricing::prices(raw, &providers, prices));
+    let found = prices.map(|prices| catalogue::prices(raw, &providers, prices));
     let prices = found.unwrap_or_else(|| Ok(BTreeMap::new())).unwrap_or_else(|message| {
         faults.push(("price", message));
         BTreeMap::new()
@@ -204,7 +204,7 @@ fn build_model(
         translate: raw.translate,
         context_tokens: raw.context_tokens,
         output_tokens: raw.output_tokens,
-        price: pricing::price_name(raw).to_owned(),
+        price: catalogue::price_name(raw).to_owned(),
         free: raw.free,
         hidden_reasoning: raw.hidden_reasoning,
         created_unix,

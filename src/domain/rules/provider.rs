@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, header::InvalidHeaderValue};
 
 use crate::domain::{
-    faults::retry::RetryPolicy,
+    faults::RetryPolicy,
     keys::secret::Secret,
     rules::{
         body::BodyRules,

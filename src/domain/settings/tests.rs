@@ -1,5 +1,7 @@
 //! Tests of `settings`.
 
+pub(crate) mod page;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -8,10 +10,8 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{
-    page::{at_start, page},
-    *,
-};
+use self::page::{at_start, page};
+use super::*;
 use crate::domain::settings::section::ParsedSettings;
 
 settings! {

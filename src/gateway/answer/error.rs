@@ -10,7 +10,7 @@ use pingora::{Error, ErrorType, Result, http::ResponseHeader};
 
 use crate::{
     domain::{
-        faults::retry::{retry_after, retry_delay},
+        faults::{retry_after, retry_delay},
         rules::ErrorShape,
         wire::protocol::{
             framing_from_content_type,

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::{
     domain::{
-        keys::{account_headers, forwarding},
+        keys::forwarding,
         ledger::period,
         wire::protocol::{Protocol, provider_error::redact},
     },
@@ -53,7 +53,7 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
     let is_unwanted = |name: &HeaderName| {
         is_about_connection(name)
             || is_nominated(headers, name)
-            || account_headers::account_header_kind(name.as_str()).is_some()
+            || forwarding::account_header_kind(name.as_str()).is_some()
     };
     let unwanted = headers
         .iter()

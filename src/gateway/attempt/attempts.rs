@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use self::visit::{EndpointVisit, ProviderAccess, RoutingContext, RoutingHints};
 use crate::{
     domain::{
-        faults::retry::{COOLDOWN_AFTER_LIMIT, COOLDOWN_AFTER_REFUSAL, RETRY_AFTER_OBEYED_MAX, RetryPolicy},
+        faults::{COOLDOWN_AFTER_LIMIT, COOLDOWN_AFTER_REFUSAL, RETRY_AFTER_OBEYED_MAX, RetryPolicy},
         wire::{provider_state::StateKey, session_hint::SessionHint},
     },
     providers::{

@@ -8,7 +8,7 @@ use std::{
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-use crate::domain::{faults::retry::COOLDOWN_MAX, rules::Credential};
+use crate::domain::{faults::COOLDOWN_MAX, rules::Credential};
 use crate::providers::pools::{Breaker, CircuitPermit, Probing};
 
 /// A provider's credentials.

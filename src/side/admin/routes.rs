@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::side::admin;
 use crate::side::admin::Description;
 use crate::{
-    admin::{Admin, ConnectionExtension, audit::Author, errors::AdminHandler},
+    admin::{Admin, AdminHandler, ConnectionExtension, audit::Author},
     api::{
         AdminQuestion,
         accounts::{

@@ -9,10 +9,7 @@
 pub(crate) mod accounts;
 mod file;
 #[cfg(test)]
-mod stability_tests;
-#[cfg(test)]
 mod tests;
-mod upkeep;
 
 use std::{
     collections::BTreeMap,

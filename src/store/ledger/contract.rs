@@ -23,11 +23,8 @@ mod leases;
 mod lists;
 pub(crate) mod memory;
 mod midnight;
-mod model;
-
 mod operations;
 mod program;
-
 mod sums;
 
 pub(crate) use crate::store::ledger::contract::cases::*;

@@ -9,9 +9,7 @@
 //! using a silent master (docs/redis.md, "Why weir has a link of its own").
 
 mod cluster;
-mod connection;
-mod dial;
-pub(crate) mod inspection;
+pub(crate) mod connection;
 mod master;
 mod sentinel;
 mod slots;

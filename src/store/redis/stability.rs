@@ -14,11 +14,12 @@ use std::vec::IntoIter;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
-use super::{ADMIN_BUDGET, RedisStore, archive::set_up_meanwhile, link::CallPolicy};
+use super::{ADMIN_BUDGET, RedisStore, link::CallPolicy};
 use crate::domain::{
     faults::stability::{Hour, ModelCounters, NodeHourCounters, StabilityCounters, WINDOW_HOURS},
     ledger::{NodeId, consumption::RETENTION_DAYS},
 };
+use crate::store::redis::recovery::set_up_meanwhile;
 use crate::store::redis::scripts::{RedisScript, ScriptCall};
 use crate::store::{
     StoreError,

@@ -1,7 +1,7 @@
 //! Tests of `wiring::tls`.
 
 use super::*;
-use crate::front::tls::certificate_tests::{Kind, certificate};
+use crate::front::tls::tests::certificate::{Kind, certificate};
 
 const DAY: i64 = 86_400;
 

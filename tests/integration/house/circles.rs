@@ -2,7 +2,7 @@
 //!
 //! In each folder, a child is its file together with its own folder. A circle is a set of children that reach each other: parts that
 //! need each other are one thing in one file, or the part that they share has a file of its own. The file that declares the children
-//! is one module with them: `journal.rs` and `journal/reader.rs` may use each other.
+//! is one module with them: `journal.rs` and `journal/frame.rs` may use each other.
 #![expect(
     clippy::indexing_slicing,
     reason = "helpers of tests: the lengths are those of the paths"

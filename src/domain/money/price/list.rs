@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use crate::domain::{
     money::price::{
-        decimal::{CallPrice, DecimalError, PriceFactor, TokenPrice},
+        CallPrice, DecimalError, PriceFactor, TokenPrice,
         tariff::{FREE_VERSION, Multipliers, PerCallPrices, Price, Tariff, Tier},
     },
     strict_toml::{Faults, FileError, parse_all},

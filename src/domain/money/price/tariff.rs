@@ -9,11 +9,7 @@ use crate::domain::{
     ledger::consumption::PriceModifiers,
     money::{
         NanoUsd,
-        price::{
-            ExactSum, PriceLine, PricedCounts,
-            decimal::{CallPrice, PriceFactor, TokenPrice},
-            nanos_of_pico,
-        },
+        price::{CallPrice, ExactSum, PriceFactor, PriceLine, PricedCounts, TokenPrice, nanos_of_pico},
     },
     wire::usage::Usage,
 };

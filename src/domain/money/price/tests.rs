@@ -10,6 +10,7 @@ use crate::domain::{ledger::consumption::PriceModifiers, money::NanoUsd, wire::u
 
 mod lists;
 mod modalities;
+mod parts;
 mod shipped;
 
 fn shipped(name: &str) -> Arc<Price> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use toml::Spanned;
 
 use crate::domain::{
-    faults::retry::RetryPolicy,
+    faults::RetryPolicy,
     rules::{
         endpoint::Origin,
         provider::{ErrorRule, ErrorRules, Fallback, WeightedOrigin},

@@ -7,7 +7,6 @@ use std::time::Duration;
 use redb::ReadableTable;
 use tempfile::TempDir;
 
-use super::upkeep::Upkeep;
 use super::*;
 use crate::domain::ledger::consumption::{RETENTION_DAYS, Row};
 use crate::domain::ledger::daily_sums::RetentionProgress;
@@ -15,6 +14,7 @@ use crate::domain::ledger::daily_sums::SumSubject;
 use crate::domain::ledger::{AccountChange, Denial, Settlement, ids::Tag};
 use crate::store::contract::until;
 use crate::store::embedded::ledger::HOUR_MS;
+use crate::store::embedded::ledger::accounts::Upkeep;
 use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
 
 mod commits;
@@ -22,6 +22,7 @@ mod crashes;
 mod evictions;
 mod failures;
 mod notices;
+mod stability;
 mod sums;
 
 impl EmbeddedLedger {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 mod compare;
-mod leases;
 
-use super::{Fixture, key_id, model::Model, node, row};
+use super::{Fixture, key_id, node, row};
 use crate::domain::{
     keys::{KeyRecord, KeyState},
     ledger::{
@@ -19,6 +18,7 @@ use crate::domain::{
     },
     money::NanoUsd,
 };
+use crate::store::ledger::contract::memory::Model;
 
 /// The environment variable with the number of operations of one program; a complete run has 100000.
 const OPERATIONS: &str = "WEIR_LEDGER_OPERATIONS";

@@ -19,9 +19,8 @@ use crate::{
             link::{
                 RedisErrorMeaning,
                 connection::{CONNECT_WAIT_MAX, LastAnswer, PAUSE_MIN, RetryPauses},
-                dial::{DialedConnection, fetch_report},
                 master::{LaneState, MasterLane},
-                sentinel::MasterFinder,
+                sentinel::{DialedConnection, MasterFinder, fetch_report},
             },
             settings::RedisAddress,
         },

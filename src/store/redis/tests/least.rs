@@ -12,8 +12,8 @@ use crate::store::ledger::{LedgerStore, LogLists};
 use crate::store::redis::link::{CallPolicy, KeyNaming};
 use crate::store::redis::scripts::RedisScript;
 use crate::store::redis::test_server::AMPLE_BUDGET;
+use crate::store::redis::test_server::Watched;
 use crate::store::redis::test_server::cluster::TestCluster;
-use crate::store::redis::test_server::sentinel::Watched;
 use crate::store::redis::{KEY_NAMES, RedisLedger, RedisMode, RedisSettings};
 use crate::store::{StoreTrouble, StoreWarning};
 

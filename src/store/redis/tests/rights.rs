@@ -6,8 +6,8 @@ use crate::domain::keys::secret::Secret;
 use crate::store::ledger::LedgerStore;
 use crate::store::redis::rights::RequiredRights;
 use crate::store::redis::test_server::AMPLE_BUDGET;
+use crate::store::redis::test_server::Watched;
 use crate::store::redis::test_server::cluster::TestCluster;
-use crate::store::redis::test_server::sentinel::Watched;
 use crate::store::redis::{RedisLedger, RedisMode, RedisSettings};
 use crate::store::{StoreTrouble, StoreWarning};
 

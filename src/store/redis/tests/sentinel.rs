@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::redis::test_server::AMPLE_BUDGET;
-use crate::store::redis::test_server::sentinel::Watched;
+use crate::store::redis::test_server::Watched;
 
 /// How long a change may wait after another server has become the master. How long that takes is the sentinels' business:
 /// when they do not agree on one of them, they wait for 10 s here before they vote again.

@@ -1,12 +1,12 @@
-//! Tests of `tls::certificate`, and certificates for the tests beside it.
+//! Tests of certificates, and certificates for the tests beside it.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::crypto::ring;
 
-use super::*;
+use crate::front::tls::*;
 
 /// A key of the kind that rcgen cannot make; it is used nowhere but in tests.
-const RSA: &str = include_str!("certificate/rsa_for_tests.pem");
+const RSA: &str = include_str!("../certificate/rsa_for_tests.pem");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

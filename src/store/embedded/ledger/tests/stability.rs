@@ -4,9 +4,9 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::*;
 use crate::edges::clock;
 use crate::store::archive::{Archive, ArchiveItem};
+use crate::store::embedded::ledger::*;
 use crate::store::ledger::contract::node;
 use crate::store::ledger::stability_contract::{Fixture, share, stability_suite, this_hour};
 

@@ -1,6 +1,6 @@
 //! Tests of a key's sign-ins.
 
-use super::*;
+use crate::domain::sign_in::*;
 
 const LIFETIMES: TokenLifetimes = TokenLifetimes {
     access_seconds: 3600,

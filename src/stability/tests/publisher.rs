@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 
-use super::*;
+use crate::stability::*;
 use crate::{
     config::JournalConfig,
     domain::{

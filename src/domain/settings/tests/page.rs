@@ -1,10 +1,7 @@
 //! Writes the shipped weir.toml from the declarations of the settings: each with its comment, its bounds, and its default or an
 //! example.
 
-use super::{
-    section::join,
-    section::{DescribedValue, KeyDescription, TableHeader},
-};
+use crate::domain::settings::section::{DescribedValue, KeyDescription, TableHeader, join};
 
 /// The maximum width of a comment line, in characters.
 const WIDTH: usize = 130;

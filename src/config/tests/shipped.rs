@@ -1,9 +1,9 @@
 //! `conf/weir.toml`, generated from the declarations.
 
-use super::Config;
+use crate::config::Config;
 use crate::domain::settings::{
     Settings,
-    page::{at_start, page},
+    tests::page::{at_start, page},
 };
 
 const HEAD: &str = r#"# The configuration of weir. Every setting is optional. A line that begins with `#` without a space is a setting with its default

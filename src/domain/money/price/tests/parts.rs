@@ -1,9 +1,9 @@
-//! Tests of `parts`.
+//! Tests of prices of several parts.
 
 use proptest::prelude::*;
 
-use super::*;
 use crate::domain::money::price::PriceList;
+use crate::domain::money::price::*;
 
 const LIST: &str = "version = \"v1\"\n\
     [[price]]\nname = \"small\"\ntiers = [{ input = \"0.0003\", output = \"1\" }, { above_input_tokens = 100, input = \"3\", output = \"6\" }]\n\
