@@ -84,7 +84,7 @@ pub enum Command {
     /// Create, list, show, change, rotate, revoke and delete the keys of accounts
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// Query and export the consumption log, and set up its database
+    /// Query, export and verify the consumption log, and set up or change its log backend
     #[command(subcommand)]
     Log(log::LogSubcommand),
     /// Show the usage of accounts, keys, models and tags

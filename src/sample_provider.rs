@@ -47,13 +47,13 @@ pub struct SampleProviderArgs {
     /// Number of text deltas in each answer (default: as many as the text needs).
     #[arg(long, value_name = "N")]
     pub deltas: Option<usize>,
-    /// Size of a text delta in bytes (default 16).
+    /// Size of a text delta in bytes (default: 16).
     #[arg(long, value_name = "N")]
     pub delta_bytes: Option<usize>,
-    /// Pause before each delta except the first, in milliseconds (default 0).
+    /// Pause before each delta except the first, in milliseconds (default: 0).
     #[arg(long, value_name = "MS")]
     pub gap_ms: Option<u64>,
-    /// Time until the first byte of the response, in milliseconds (default 0).
+    /// Time until the first byte of the response, in milliseconds (default: 0).
     #[arg(long, value_name = "MS")]
     pub ttfb_ms: Option<u64>,
     /// Report fixed token counts instead of counting, and reuse rendered answers. For benchmarks.

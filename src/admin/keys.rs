@@ -219,7 +219,7 @@ fn check_quota(quota: Option<NanoUsd>) -> Result<(), AdminError> {
     match quota {
         Some(quota) if quota < NanoUsd::ZERO => Err(AdminError::of_field(
             "quota_usd",
-            "must be zero or more, or null for unlimited",
+            "must be zero or more, or unlimited (null in JSON)",
         )),
         _ => Ok(()),
     }

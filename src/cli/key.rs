@@ -433,7 +433,7 @@ fn print(key: &KeyDetails, out: &mut impl Write) -> std::io::Result<()> {
     let former = key.former.as_ref();
     let former = former.map(|former| {
         format!(
-            "ends in {}, works until {}",
+            "the old secret, which ends in {}, works until {}",
             former.hint,
             or_word(former.until, "unknown")
         )

@@ -259,7 +259,7 @@ pub(crate) async fn run(
         writeln!(out, "{}", reply.text)?;
         return Ok(());
     }
-    writeln!(out, "{:<20}  ENDS", "LAST TOKENS")?;
+    writeln!(out, "{:<20}  ENDS", "LAST REFRESH")?;
     for one in reply.read()?.sign_ins {
         let [used, ends] = [one.used_at, one.ends_at].map(text_or_empty);
         writeln!(out, "{used:<20}  {ends}")?;

@@ -97,7 +97,7 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
         };
         let why = match &provider.why_off {
             Some(why) => why.clone(),
-            None if !provider.enabled => "disabled: `weir provider enable` enables it".to_owned(),
+            None if !provider.enabled => format!("`weir provider enable {}` enables it on this node", provider.name),
             None => {
                 let credentials: Vec<String> = provider.credentials.iter().map(credential).collect();
                 credentials.join(", ") + &skipped_text(provider)

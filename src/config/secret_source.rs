@@ -59,6 +59,26 @@ pub(crate) fn secret_path(reference: &SecretRef) -> Option<PathBuf> {
     }
 }
 
+/// Why this process has no systemd credentials, and what to do.
+pub(crate) const NO_CREDENTIALS: &str = "systemd gives credentials only to its units, and did not start this process: run \
+    `systemctl start weir-check`, or see docs/operations.md, Install";
+
+/// Whether systemd has given credentials to this process.
+pub(crate) fn has_credentials() -> bool {
+    std::env::var_os("CREDENTIALS_DIRECTORY").is_some()
+}
+
+/// Formats the error about a secret that does not exist: the reference, and what to do.
+pub(crate) fn missing(reference: &SecretRef) -> String {
+    let advice = match reference {
+        SecretRef::Env(_) => "set the variable in the environment of weir",
+        SecretRef::File(_) => "write the secret into that file",
+        SecretRef::Credential(_) if !has_credentials() => NO_CREDENTIALS,
+        SecretRef::Credential(_) => "add it to the unit with LoadCredential=",
+    };
+    format!("{reference} is missing: {advice}")
+}
+
 fn file(path: &Path, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
     let file = match std::fs::File::open(path) {
         Ok(file) => file,

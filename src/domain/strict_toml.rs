@@ -92,7 +92,10 @@ pub(in crate::domain) fn syntax_faults(file: &str, text: &str, faults: &[toml::d
 fn explain_syntax(file: &str, text: &str, error: &toml::de::Error) -> FileError {
     let span = error.span();
     let start = span.as_ref().map(|span| span.start);
-    let message = error.message().lines().next().unwrap_or_default();
+    let message = match error.message().lines().next().unwrap_or_default() {
+        "duplicate key" => "defined twice, keep one definition with all its settings",
+        message => message,
+    };
     file_error(
         file,
         start.map(|start| line_of(text, start)),

@@ -279,7 +279,7 @@ fn log_notice(account: &str, notice: &Notice) {
                 percent,
                 spent_usd = reached,
                 quota_usd = limit,
-                "a key has spent a part of its quota"
+                "a key has reached a notified percentage of its quota"
             );
         }
         NoticeId::Balance { .. } => {

@@ -79,6 +79,24 @@ pub(super) fn providers_off(warnings: &[CatalogueWarning], any_on: bool) -> Opti
     }
 }
 
+/// The warning that this process cannot read providers' secrets, because systemd has not started it. `None` if no provider's
+/// secret is a systemd credential, or if systemd has started this process.
+pub(super) fn unread_credentials(warnings: &[CatalogueWarning]) -> Option<String> {
+    let is_credential = |warning: &CatalogueWarning| match warning {
+        CatalogueWarning::SecretLacking { secret, .. } | CatalogueWarning::CredentialLacking { secret, .. } => {
+            matches!(secret.secret, SecretRef::Credential(_))
+        }
+        CatalogueWarning::PriceUnused { .. } | CatalogueWarning::Disabled { .. } => false,
+    };
+    let is_unread = !secret_source::has_credentials() && warnings.iter().any(is_credential);
+    is_unread.then(|| {
+        format!(
+            "secrets with `credential:` were not checked: {}",
+            secret_source::NO_CREDENTIALS
+        )
+    })
+}
+
 /// Builds the catalogue like [`build`], but does not log. Returns the warnings with the catalogue, or all errors.
 pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<CatalogueWarning>), Vec<FileError>> {
     let (settings, mut errors) = (&config.catalogue, Vec::new());

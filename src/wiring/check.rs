@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::{
     cli::CheckArgs,
-    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
+    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, log::LogBackendConfig, secret_source},
     domain::{
         catalogue::{Catalogue, Model, SecretRef},
         strict_toml::FileError,
@@ -101,6 +101,7 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
     let (config, mut errors) = Config::examine(&args.conf).map_err(unreadable)?;
     if let Some(config) = &config {
         errors.extend(store_faults(config));
+        errors.extend(log_faults(config));
     }
     let sound = config.as_ref().and_then(|config| examine(config, &mut errors));
     match (sound, &config) {
@@ -138,7 +139,8 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<CheckedConfig
     if let (true, Some(path)) = (config.sign_in.enabled, &config.sign_in.managed_settings)
         && let Err(message) = parts::read_managed_settings(path)
     {
-        errors.push(places.fault("sign_in.managed_settings", message));
+        let key = "sign_in.managed_settings";
+        errors.push(places.fault(key, format!("key `{key}`: cannot read {message}")));
     }
     if let Some(reference) = config
         .console
@@ -173,6 +175,8 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<CheckedConfig
                     .map(ToString::to_string)
                     .chain(catalogue::no_model(&catalogue))
                     .chain(log_sinks::warning(config).map(str::to_owned))
+                    .chain(unused_sections(config))
+                    .chain(catalogue::unread_credentials(&warnings))
                     .chain(parts::template_warning(config))
                     .chain(expiring)
                     .collect(),
@@ -292,18 +296,76 @@ pub(super) fn store_faults(config: &Config) -> Vec<FileError> {
     faults
 }
 
+/// Returns the errors in secrets and files that the settings of the log name.
+fn log_faults(config: &Config) -> Vec<FileError> {
+    let log = &config.log;
+    let (mut secrets, mut ca_files) = (Vec::new(), Vec::new());
+    for backend in [Some(&log.home), log.former_home.as_ref()].into_iter().flatten() {
+        match backend {
+            LogBackendConfig::Store => {}
+            LogBackendConfig::Files(files) => {
+                if let Some(bucket) = &files.bucket {
+                    secrets.push(("files.bucket.access_key_id", &bucket.access_key_id));
+                    secrets.push(("files.bucket.secret_access_key", &bucket.secret_access_key));
+                    ca_files.push(("files.bucket.ca_file", bucket.ca_file.as_deref()));
+                }
+            }
+            LogBackendConfig::Postgres(postgres) => {
+                secrets.push(("postgres.url", &postgres.url));
+                ca_files.push(("postgres.ca_file", postgres.ca_file.as_deref()));
+            }
+        }
+    }
+    if let Some(events) = &log.events {
+        secrets.push(("events.secret", &events.secret));
+        secrets.extend(events.authorization.as_ref().map(|one| ("events.authorization", one)));
+        ca_files.push(("events.ca_file", events.ca_file.as_deref()));
+    }
+    let fault = |key: &str, why: String| {
+        let key = format!("log.{key}");
+        config.catalogue.places.fault(&key, format!("key `{key}`: {why}"))
+    };
+    let secrets = secrets
+        .into_iter()
+        .filter_map(|(key, reference)| Some(fault(key, secret_fault(reference)?)));
+    let ca_files = ca_files
+        .into_iter()
+        .filter_map(|(key, path)| Some(fault(key, ca_file_fault(path?)?)));
+    secrets.chain(ca_files).collect()
+}
+
+/// Returns a warning for each section whose settings have no effect, because another setting does not choose it.
+fn unused_sections(config: &Config) -> impl Iterator<Item = String> {
+    let is_set = |section: &str| {
+        let mut settings = config.catalogue.places.lines.keys();
+        settings.any(|key| key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.')))
+    };
+    let log = &config.log;
+    let is_postgres = [Some(&log.home), log.former_home.as_ref()]
+        .into_iter()
+        .flatten()
+        .any(|backend| matches!(backend, LogBackendConfig::Postgres(_)));
+    let redis = matches!(config.store, StoreConfig::Embedded(_)) && is_set("store.redis");
+    let postgres = !is_postgres && is_set("log.postgres");
+    let warnings = [
+        (
+            redis,
+            "[store.redis] has no effect: set [store] engine = \"redis\", or remove its settings",
+        ),
+        (
+            postgres,
+            "[log.postgres] has no effect: set [log] home = \"postgres\", or remove its settings",
+        ),
+    ];
+    let warnings = warnings.into_iter().filter(|(is_unused, _)| *is_unused);
+    warnings.map(|(_, warning)| warning.to_owned())
+}
+
 /// Returns why a secret cannot be read, and what to do. `None` if it can be read.
 pub(super) fn secret_fault(reference: &SecretRef) -> Option<String> {
     match secret_source::read(reference) {
         Ok(Some(_)) => None,
-        Ok(None) => Some(format!(
-            "{reference} is missing: {}",
-            match reference {
-                SecretRef::Env(_) => "set the variable in the environment of weir",
-                SecretRef::File(_) => "write the secret into that file",
-                SecretRef::Credential(_) => "add it to the unit with LoadCredential=",
-            }
-        )),
+        Ok(None) => Some(secret_source::missing(reference)),
         Err(why) => Some(why),
     }
 }

@@ -263,7 +263,7 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
         self.service
             .add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
         if is_first {
-            tracing::info!(service = self.name, at = %address, "listening");
+            tracing::info!(service = %self.name, at = %address, "listening");
         }
         self.bound.send_replace(BoundAddress::Tcp(address));
         ready.notify_ready();

@@ -311,7 +311,8 @@ pub(super) fn secret(key: &str, reference: &SecretRef) -> Result<Secret, StartEr
     match secret_source::read(reference) {
         Ok(Some(secret)) => Ok(secret),
         Ok(None) => Err(StartError::Configuration(format!(
-            "{key}: the secret {reference} does not exist"
+            "{key}: {}",
+            secret_source::missing(reference)
         ))),
         Err(reason) => Err(StartError::Configuration(format!("{key}: {reason}"))),
     }

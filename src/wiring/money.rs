@@ -292,7 +292,7 @@ pub(super) fn notice_secret(config: &NoticesConfig) -> Result<Option<Secret>, St
         return Ok(None);
     };
     let secret = secret_source::read(reference)?;
-    let secret = secret.ok_or_else(|| format!("the secret {reference} does not exist"))?;
+    let secret = secret.ok_or_else(|| secret_source::missing(reference))?;
     Webhook::check(&secret).map_err(|why| format!("{reference}: {why}"))?;
     Ok(Some(secret))
 }

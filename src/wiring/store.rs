@@ -140,7 +140,8 @@ pub(super) fn required_secret(
     match secret_source::read(reference) {
         Ok(Some(secret)) => Ok(Some(secret)),
         Ok(None) => Err(StartError::Configuration(format!(
-            "{section} {key}: the secret {reference} does not exist"
+            "{section} {key}: {}",
+            secret_source::missing(reference)
         ))),
         Err(reason) => Err(StartError::Configuration(format!("{section} {key}: {reason}"))),
     }

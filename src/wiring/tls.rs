@@ -152,7 +152,7 @@ fn certificate(of: &CertificateConfig) -> Result<Certificate, String> {
     let chain = bounded(&of.chain).map_err(|why| format!("chain {path}: {why}"))?;
     let key = match secret_source::read_bytes(&of.key, FILE_BYTES_MAX) {
         Ok(Some(key)) => key,
-        Ok(None) => return Err(format!("key {}: the secret does not exist", of.key)),
+        Ok(None) => return Err(format!("key {}", secret_source::missing(&of.key))),
         Err(why) => return Err(format!("key {}: {why}", of.key)),
     };
     Certificate::read(&chain, &key, &crypto())

@@ -282,15 +282,80 @@ fn providers_that_are_off_take_one_line_behind_what_matters() {
 }
 
 #[test]
+fn the_secrets_of_the_log_are_read_and_sections_without_effect_are_named() {
+    let missing = "is missing: set the variable in the environment of weir";
+    for (conf, key) in [
+        (
+            "[log.events]\nurl = \"http://127.0.0.1:9/\"\nsecret = \"env:NOT_SET\"\n",
+            "log.events.secret",
+        ),
+        (
+            "[log]\nhome = \"postgres\"\n[log.postgres]\nurl = \"env:NOT_SET\"\n",
+            "log.postgres.url",
+        ),
+        (
+            "[log.files.bucket]\nname = \"rows\"\naccess_key_id = \"env:NOT_SET\"\nsecret_access_key = \"file:weir.toml\"\n",
+            "log.files.bucket.access_key_id",
+        ),
+    ] {
+        let output = check(folder(conf).path(), &[]);
+        assert_eq!(output.status.code(), Some(EX_CONFIG), "{output:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(&format!("key `{key}`: env:NOT_SET {missing}")), "{text}");
+    }
+    for (conf, said) in [
+        (
+            "[store.redis]\nnodes = [\"127.0.0.1:9\"]\n",
+            Some("[store.redis] has no effect"),
+        ),
+        (
+            "[log.postgres]\nurl = \"env:NOT_SET\"\n",
+            Some("[log.postgres] has no effect"),
+        ),
+        ("[store.redis]\n[log.postgres]\n", None),
+    ] {
+        let output = check(folder(conf).path(), &[]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("ok: "), "{text}");
+        match said {
+            Some(said) => assert!(text.contains(said), "{text}"),
+            None => assert!(!text.contains("has no effect"), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn a_secret_that_only_systemd_can_give_is_said_so_in_a_shell() {
+    let of_notices = "[notices]\nurl = \"http://127.0.0.1:9/\"\nsecret = \"credential:secret_notices\"\n";
+    let output = check(folder(of_notices).path(), &[]);
+    assert_eq!(output.status.code(), Some(EX_CONFIG), "{output:?}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    let said = "credential:secret_notices is missing: systemd gives credentials only to its units";
+    assert!(
+        text.contains(said) && text.contains("systemctl start weir-check"),
+        "{text}"
+    );
+
+    let of_a_provider = "[provider.openai]\nsecret = \"credential:secret_openai\"\n";
+    let output = check(folder(of_a_provider).path(), &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("secrets with `credential:` were not checked: systemd"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_is_given_twice_and_what_is_not_quoted_is_said_so() {
     for (conf, told) in [
         (
             "[gateway]\n[ops]\n[gateway]\n",
-            "weir.toml:3: key `gateway`: duplicate key",
+            "weir.toml:3: key `gateway`: defined twice, keep one definition with all its settings",
         ),
         (
             "[gateway]\nlisten = \"a\"\nlisten = \"b\"\n",
-            "weir.toml:3: key `listen`: duplicate key",
+            "weir.toml:3: key `listen`: defined twice, keep one definition with all its settings",
         ),
         (
             "[gateway]\nlisten = 127.0\n",

@@ -224,8 +224,13 @@ impl KeyDetails {
 }
 
 impl FormerTextView {
+    /// Returns the former secret of a key; `None` if there is none that works at `now`, in seconds since the Unix epoch.
     fn from_record(record: &KeyRecord, now: i64) -> Option<Self> {
-        let former = record.former.as_ref().filter(|former| former.is_valid(now))?;
+        let is_active = record.state == KeyState::Active;
+        let former = record
+            .former
+            .as_ref()
+            .filter(|former| is_active && former.is_valid(now))?;
         Some(Self {
             hint: former.hint.clone(),
             until: Moment::of_seconds(former.until),

@@ -18,7 +18,7 @@ pub(crate) const KEY_PREFIX_CHARS_MAX: usize = 16;
 pub(crate) const KEY_RANDOM_CHARS: usize = 43;
 /// The length of a service key's checksum: 6 base 62 characters hold any 32-bit number.
 pub(crate) const KEY_CHECKSUM_CHARS: usize = 6;
-/// The length of a key's hint, by which users recognise the key: the last characters of its random part.
+/// The length of a key's hint, by which users recognise the key: its last characters.
 pub(crate) const KEY_HINT_CHARS: usize = 4;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -173,13 +173,11 @@ impl ServiceKey {
         KeyDigest(Sha256::digest(self.text.as_bytes()).into())
     }
 
-    /// Returns the last characters of the random part, by which users recognise the key.
+    /// Returns the last characters of the key, by which users recognise it. They are a part of the checksum, and reveal no more
+    /// than as many characters of the random part.
     pub(crate) fn hint(&self) -> String {
-        let end = self.text.len().saturating_sub(KEY_CHECKSUM_CHARS);
-        self.text
-            .get(end.saturating_sub(KEY_HINT_CHARS)..end)
-            .unwrap_or_default()
-            .to_owned()
+        let start = self.text.len().saturating_sub(KEY_HINT_CHARS);
+        self.text.get(start..).unwrap_or_default().to_owned()
     }
 }
 

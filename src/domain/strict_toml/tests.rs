@@ -119,7 +119,7 @@ fn what_is_given_twice_is_named() {
         let error = refused(text);
         assert_eq!(
             error.to_string(),
-            format!("a.toml:{line}: key `{key}`: duplicate key"),
+            format!("a.toml:{line}: key `{key}`: defined twice, keep one definition with all its settings"),
             "{text}"
         );
         assert_eq!(error.key.as_deref(), Some(key));

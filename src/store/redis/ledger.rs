@@ -162,7 +162,7 @@ impl RedisLedger {
             Ok(()) => self.alarmed.store(false, Ordering::Relaxed),
             Err(error) => {
                 if !self.alarmed.swap(true, Ordering::Relaxed) {
-                    tracing::error!(%error, "redis does not have the accounts of this installation, so no request is admitted; restore a backup");
+                    tracing::error!(%error, "redis does not have the accounts of this installation, so no request is admitted");
                 }
                 return Err(error);
             }

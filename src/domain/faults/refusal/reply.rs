@@ -195,12 +195,15 @@ fn whole_seconds(wait: Duration) -> u64 {
         .max(1)
 }
 
+/// The message for a request to a path that weir does not serve. Its usual cause is a wrong base URL.
+const UNKNOWN_PATH: &str = "There is nothing at this path. Send POST /v1/messages, POST /v1/responses or \
+    POST /v1beta/models/{model}:generateContent; GET /v1/models lists the models. The base URL of a client ends in /v1 for \
+    OpenAI's SDKs, and has no path for others.";
+
 /// Returns the message for the client: what is wrong with which part of the request, and what to do.
 fn message(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::UnknownPath => "There is nothing at this path. Send POST /v1/messages, POST /v1/responses or \
-            POST /v1beta/models/{model}:generateContent; GET /v1/models lists the models."
-            .to_owned(),
+        Refusal::UnknownPath => UNKNOWN_PATH.to_owned(),
         Refusal::MethodNotAllowed { allow } => format!("This path does not support this method. Use {allow}."),
         Refusal::ChatCompletionsRemoved => "Chat completions have been removed from this service. Use POST /v1/responses: \
             put the messages into `input`."
@@ -317,7 +320,7 @@ fn state_message(kind: StateKind, id: &str) -> String {
 fn key_message(refusal: &Refusal) -> String {
     match refusal {
         Refusal::CredentialMissing => "The request has no API key. Send it as `Authorization: Bearer KEY` \
-            (Messages also `x-api-key: KEY`, Gemini-style `x-goog-api-key: KEY`)."
+            (Messages also `x-api-key: KEY`, Gemini-style instead `x-goog-api-key: KEY`)."
             .to_owned(),
         Refusal::CredentialAmbiguous => {
             "The request has more than one API key in the same place. Send one key in one header.".to_owned()
