@@ -179,6 +179,8 @@ impl AnswerLosses {
     pub(crate) const CALL: &'static str = "call";
     /// A source that the client's protocol cannot name.
     pub(crate) const CITATION: &'static str = "citation";
+    /// Visible reasoning behind the last text.
+    pub(crate) const REASONING: &'static str = "reasoning";
     /// The opaque state of reasoning.
     pub(crate) const REASONING_STATE: &'static str = "reasoning_state";
 
@@ -186,6 +188,13 @@ impl AnswerLosses {
     pub(crate) fn add(&mut self, kind: &'static str) {
         if !self.0.contains(&kind) {
             self.0.push(kind);
+        }
+    }
+
+    /// Adds all kinds of content of `other`.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        for kind in other.0.iter().copied() {
+            self.add(kind);
         }
     }
 
