@@ -253,7 +253,7 @@ impl MessagesAnswerWriter {
             true => format!("toolu_{}_{}", self.frame.id, self.calls),
             false => client_id(id).into_owned(),
         };
-        let tool = self.frame.names.client_tool(name);
+        let tool = self.frame.names.called_tool(name);
         let name = tool.map_or(name, |tool| tool.name.as_str()).to_owned();
         self.calls += 1;
         self.start_block(MessageBlock::call(slot, id, name), out);
