@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::chat_answers::{ChatTurn, DONE, chunk, usage_chunk};
+use super::chat_answers::{ChatTurn, DONE, chunk, chunk_with, usage_chunk};
 use super::chat_provider::chat_provider;
 use super::conversation::{reported, stop, text, thought};
 use super::stage::{
@@ -286,4 +286,47 @@ fn reasoning_behind_text_reaches_a_messages_client_only_before_something_else() 
     assert_eq!(stage.ask(Wire::Messages, true, &body).status, 200);
     let sent: Json = serde_json::from_slice(&provider.last().body).unwrap();
     assert_eq!(sent["messages"][1]["reasoning_content"], "After.", "{sent}");
+}
+
+#[test]
+fn the_edits_of_answers_apply_to_the_providers_own_answer() {
+    const SAID: &str = "Hello";
+    let provider = chat_provider(|body, answer| {
+        // This host has another name for the text.
+        let member = if body["stream"] == true { "delta" } else { "message" };
+        let said = json!({"choices": [{"index": 0, member: {"reply": SAID}, "finish_reason": "stop"}]});
+        if body["stream"] == true {
+            answer.sse();
+            answer.chunk(chunk_with(&said));
+            answer.chunk(usage_chunk());
+            answer.chunk(DONE);
+            answer.end();
+        } else {
+            let usage = json!({"prompt_tokens": 50, "completion_tokens": 30, "total_tokens": 80});
+            let mut whole = said;
+            whole["usage"] = usage;
+            answer.json(&whole.to_string());
+        }
+    });
+    let edits: String = ["delta", "message"]
+        .iter()
+        .map(|member| {
+            let path = format!("choices[].{member}.reply");
+            format!("[[response]]\nop = \"rename\"\npath = \"{path}\"\nto = \"content\"\nprotocols = [\"chat\"]\n")
+        })
+        .collect();
+    let model =
+        format!("[[model]]\nname = \"{MODEL}\"\nupstream_name = \"{UPSTREAM_MODEL}\"\ntranslate = \"strict\"\n");
+    let file = Upstream::Chat.file(PROVIDER, &provider.base_url()) + &edits + &model;
+    let stage = Stage::with(&[(PROVIDER, &file)], Vec::new());
+    for wire in ALL_WIRES {
+        for is_stream in [true, false] {
+            let answer = stage.ask(wire, is_stream, &question(wire, "hi"));
+            let whole = match is_stream {
+                true => folded(wire, &answer.text()),
+                false => answer.json(),
+            };
+            assert_eq!(text(wire, &whole), SAID, "{wire:?}, stream: {is_stream}: {whole}");
+        }
+    }
 }
