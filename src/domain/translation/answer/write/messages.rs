@@ -12,7 +12,7 @@ use crate::domain::{
             write::{
                 AnswerFrame,
                 messages::{
-                    block::{MessageBlock, citation_json, push_event, write_usage},
+                    block::{MessageBlock, citation_json, push_event, stop_reason, write_usage},
                     held_reasoning::{HeldReasoning, reasoning_losses},
                 },
             },
@@ -22,7 +22,10 @@ use crate::domain::{
         reasoning::ReasoningState,
     },
     wire::{
-        protocol::{messages::error_type, provider_error},
+        protocol::{
+            messages::error_type,
+            provider_error::context_overflow::{is_context_overflow, overflow_message},
+        },
         usage::Usage,
     },
 };
@@ -129,7 +132,7 @@ impl MessagesAnswerWriter {
         self.begin(out);
         self.close_block(out);
         self.drop_held();
-        let reason = self.stop_reason();
+        let reason = stop_reason(self.stop.unwrap_or(StopCause::End), self.calls, self.has_refused);
         if self.is_stream() {
             push_event(out, "message_delta", |event| {
                 event.object("delta", |delta| {
@@ -158,8 +161,8 @@ impl MessagesAnswerWriter {
         push_event(out, "error", |event| {
             event.object("error", |error| {
                 error.text("type", error_type(status));
-                match (400..500).contains(&status) && provider_error::is_context_overflow(message) {
-                    true => error.text("message", &provider_error::overflow_message(message)),
+                match (400..500).contains(&status) && is_context_overflow(message) {
+                    true => error.text("message", &overflow_message(message)),
                     false => error.text("message", message),
                 }
             });
@@ -435,22 +438,6 @@ impl MessagesAnswerWriter {
                     delta.text(member, piece);
                 });
             });
-        }
-    }
-
-    /// The word for the end. An answer with calls ends with `tool_use`, and no other does, whatever the provider calls its end.
-    fn stop_reason(&self) -> &'static str {
-        match self.stop.unwrap_or(StopCause::End) {
-            StopCause::End | StopCause::Calls => match (self.calls, self.has_refused) {
-                (1.., _) => "tool_use",
-                (0, true) => "refusal",
-                (0, false) => "end_turn",
-            },
-            StopCause::Sequence => "stop_sequence",
-            StopCause::MaxTokens => "max_tokens",
-            StopCause::ContextFull => "model_context_window_exceeded",
-            StopCause::Refused | StopCause::Filtered => "refusal",
-            StopCause::Malformed => "end_turn",
         }
     }
 }

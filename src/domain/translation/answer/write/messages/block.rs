@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::domain::{
     translation::{
-        answer::Citation,
+        answer::{Citation, StopCause},
         conversation::ToolCall,
         json_out::{JsonObjectWriter, push_object},
     },
@@ -145,4 +145,20 @@ pub(super) fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
     counts.object("output_tokens_details", |details| {
         details.number("thinking_tokens", usage.output_reasoning);
     });
+}
+
+/// The word for the end. An answer with calls ends with `tool_use`, and no other does, whatever the provider calls its end.
+pub(super) const fn stop_reason(stop: StopCause, calls: u32, has_refused: bool) -> &'static str {
+    match stop {
+        StopCause::End | StopCause::Calls => match (calls, has_refused) {
+            (1.., _) => "tool_use",
+            (0, true) => "refusal",
+            (0, false) => "end_turn",
+        },
+        StopCause::Sequence => "stop_sequence",
+        StopCause::MaxTokens => "max_tokens",
+        StopCause::ContextFull => "model_context_window_exceeded",
+        StopCause::Refused | StopCause::Filtered => "refusal",
+        StopCause::Malformed => "end_turn",
+    }
 }
