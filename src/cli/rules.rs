@@ -50,7 +50,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "NAME", value_parser = operation)]
     pub operation: Option<Operation>,
     /// The client's protocol, if the provider does not speak it: messages, responses or gemini; the request is then translated
-    #[arg(long = "as", value_name = "PROTOCOL", value_parser = protocol, conflicts_with = "response")]
+    #[arg(long = "as", value_name = "PROTOCOL", value_parser = protocol)]
     pub client_protocol: Option<Protocol>,
     /// Translate in this mode, strict or lossy, whatever the model's `translate` says
     #[arg(long, value_name = "MODE", value_parser = mode, requires = "client_protocol")]

@@ -169,12 +169,12 @@ pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: A
 /// Chooses the outlet for a successful answer that is not compressed.
 fn outlet(session: &Session, forward: &Forward, framing: AnswerFraming) -> Outlet {
     let endpoint = forward.attempts.endpoint();
-    if let Some(translation) = forward.body.as_ref().and_then(RequestBody::translation) {
-        let answer = translation.answer(&forward.request, &forward.ticket.request_id, framing);
-        return Outlet::Translate(Box::new(answer));
-    }
     let facts = forward.request.facts(&session.req_header().headers, endpoint);
     let rewriter = ResponseRewriter::new(&endpoint.provider.response, &facts, framing);
+    if let Some(translation) = forward.body.as_ref().and_then(RequestBody::translation) {
+        let answer = translation.answer(&forward.request, &forward.ticket.request_id, (framing, rewriter));
+        return Outlet::Translate(Box::new(answer));
+    }
     if framing == AnswerFraming::Json && endpoint.provider.errors == ErrorShape::Reshape {
         return Outlet::PossibleError(Box::new(PossibleError::new(rewriter)));
     }

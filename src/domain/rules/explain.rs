@@ -236,9 +236,8 @@ fn edit_head_and_response(
         true => translated_head(&question.headers, request.operation),
     };
     head.after = Some(edit_head(provider, &at, (headers, query), changes));
-    // Answers to translated requests are translated, not edited.
-    let answer = question.response.filter(|_| !request.is_translated);
-    let response = answer.map(|answer| edit_response(&provider.response, request, answer, changes));
+    let edit = |answer| edit_response(&provider.response, request, answer, changes);
+    let response = question.response.map(edit);
     (head, response)
 }
 

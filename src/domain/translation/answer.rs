@@ -18,6 +18,9 @@ pub(crate) const WAITING_BYTES_MAX: usize = 1024 * 1024;
 /// The maximum length of text that a writer keeps because the client's protocol repeats it at the end, in bytes.
 pub(crate) const REPEATED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// What an event counts for in addition to its texts, in bytes.
+const EVENT_BYTES: usize = 64;
+
 /// One thing that an answer says. Blocks have no end: a writer closes an open block when another begins, so blocks never overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerEvent<'e> {
@@ -107,7 +110,7 @@ impl AnswerEvent<'_> {
         }
     }
 
-    /// The bytes of its texts.
+    /// The bytes of its texts, at least; an event that can lack them counts for itself, too.
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
             Self::Text(text) | Self::Thought(text) | Self::Refusal(text) | Self::Failed { message: text, .. } => {
@@ -115,13 +118,12 @@ impl AnswerEvent<'_> {
             }
             Self::Call { id, name, .. } => id.len() + name.len(),
             Self::Arguments { json, .. } => json.len(),
-            Self::Begin
-            | Self::Reasoning(_)
-            | Self::CallEnd { .. }
-            | Self::CallCut { .. }
-            | Self::Cited(_)
-            | Self::Stop(_)
-            | Self::Lost(_) => 64,
+            Self::Reasoning(state) => EVENT_BYTES + state.text_bytes(),
+            Self::Cited(Citation { url, title, quote }) => {
+                let length = |text: &Option<Cow<'_, str>>| text.as_deref().map_or(0, str::len);
+                EVENT_BYTES + url.len() + length(title) + length(quote)
+            }
+            Self::Begin | Self::CallEnd { .. } | Self::CallCut { .. } | Self::Stop(_) | Self::Lost(_) => EVENT_BYTES,
         }
     }
 }
@@ -179,6 +181,8 @@ impl AnswerLosses {
     pub(crate) const CALL: &'static str = "call";
     /// A source that the client's protocol cannot name.
     pub(crate) const CITATION: &'static str = "citation";
+    /// Visible reasoning behind the last text.
+    pub(crate) const REASONING: &'static str = "reasoning";
     /// The opaque state of reasoning.
     pub(crate) const REASONING_STATE: &'static str = "reasoning_state";
 
@@ -186,6 +190,13 @@ impl AnswerLosses {
     pub(crate) fn add(&mut self, kind: &'static str) {
         if !self.0.contains(&kind) {
             self.0.push(kind);
+        }
+    }
+
+    /// Adds all kinds of content of `other`.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        for kind in other.0.iter().copied() {
+            self.add(kind);
         }
     }
 

@@ -91,6 +91,17 @@ impl ReasoningState<'_> {
         }
     }
 
+    /// The length of all its texts, in bytes.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Thinking { text, signature } => text.len() + signature.len(),
+            Self::Redacted { data: text }
+            | Self::Item { json: text }
+            | Self::Signature { signature: text }
+            | Self::Text { text } => text.len(),
+        }
+    }
+
     /// The state with its own copies of all texts.
     pub(crate) fn into_owned(self) -> ReasoningState<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());

@@ -85,6 +85,16 @@ impl ToolNames {
     pub(crate) fn client_tool(&self, provider_name: &str) -> Option<&ClientTool> {
         self.tools.get(provider_name)
     }
+
+    /// The client's tool that a model calls by this name: the tool with this name at the provider, or else the only tool that the
+    /// client calls so, because models leave out the namespace. `None` if the name is made up, or could mean several tools.
+    pub(crate) fn called_tool(&self, name: &str) -> Option<&ClientTool> {
+        if let Some(tool) = self.client_tool(name) {
+            return Some(tool);
+        }
+        let mut bare = self.tools.values().filter(|tool| tool.name == name);
+        bare.next().filter(|_| bare.next().is_none())
+    }
 }
 
 impl ClientTool {
@@ -147,6 +157,31 @@ mod tests {
         assert_eq!(flat, "mcp__files__read");
         assert_eq!(names.client_tool(&flat), Some(&tool(Some("mcp__files"), "read")));
         assert_eq!(names.client_tool("read"), None);
+    }
+
+    #[test]
+    fn a_name_without_its_namespace_is_called_only_if_it_means_one_tool() {
+        let mut names = ToolNames::default();
+        let tools = [
+            tool(Some("functions"), "exec"),
+            tool(Some("files"), "read"),
+            tool(Some("mail"), "read"),
+            tool(Some("files"), "plan"),
+            tool(None, "plan"),
+            tool(None, "my.tool"),
+        ];
+        for tool in &tools {
+            names.add(tool.clone(), "tools").unwrap();
+        }
+        assert_eq!(names.called_tool("exec"), Some(&tools[0]));
+        assert_eq!(names.called_tool("functions__exec"), Some(&tools[0]));
+        assert_eq!(names.called_tool("mail__read"), Some(&tools[2]));
+        // A tool of exactly this name comes first.
+        assert_eq!(names.called_tool("plan"), Some(&tools[4]));
+        assert_eq!(names.called_tool("my.tool"), Some(&tools[5]));
+        for unknown in ["read", "invented", "functions", ""] {
+            assert_eq!(names.called_tool(unknown), None, "{unknown}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::{
     domain::{
         catalogue::Model,
         faults::refusal::Refusal,
+        rules::ResponseRewriter,
         translation::{
             Translation, TranslationTarget,
             answer::{AnswerFault, write::AnswerFrame},
@@ -143,12 +144,13 @@ impl RequestTranslation {
         known.map(|loss| format!("{} {}", loss.verdict.as_str(), loss.path))
     }
 
-    /// Begins the translation of an answer with this framing.
+    /// Begins the translation of an answer with this framing. `rewriter` edits the provider's answer before it is translated; `None`
+    /// if the provider's file has no edits for it.
     pub(crate) fn answer(
         self: &Arc<Self>,
         request: &Request,
         request_id: &str,
-        framing: AnswerFraming,
+        (framing, rewriter): (AnswerFraming, Option<ResponseRewriter>),
     ) -> AnswerTranslation {
         let has_parameter = |query: &str| query.split('&').any(|parameter| parameter == "alt=sse");
         let is_sse = request.query.as_deref().is_some_and(has_parameter);
@@ -165,6 +167,7 @@ impl RequestTranslation {
         };
         AnswerTranslation {
             is_sse: request.stream && (self.translation.from != Protocol::Gemini || is_sse),
+            rewriter,
             translator: AnswerTranslator::new(&self.translation, frame, framing == AnswerFraming::Sse),
             request: Arc::clone(self),
             end: TranslationEnd::Open,
@@ -203,6 +206,8 @@ enum TranslationEnd {
 /// The translation of one answer.
 #[derive(Debug)]
 pub(crate) struct AnswerTranslation {
+    /// Edits the provider's answer before it is translated; `None` if nothing is edited.
+    rewriter: Option<ResponseRewriter>,
     translator: AnswerTranslator,
     request: Arc<RequestTranslation>,
     end: TranslationEnd,
@@ -244,15 +249,31 @@ impl AnswerTranslation {
         self.translator.is_whole()
     }
 
+    /// Reads the next bytes of the provider's body, edited.
+    fn read(&mut self, bytes: &[u8], out: &mut String) {
+        match &mut self.rewriter {
+            Some(rewriter) => self.translator.push(&rewriter.push(bytes), out),
+            None => self.translator.push(bytes, out),
+        }
+    }
+
+    /// Reads the end of the provider's body.
+    fn read_end(&mut self, out: &mut String) {
+        if let Some(rewriter) = &mut self.rewriter {
+            self.translator.push(&rewriter.finish(), out);
+        }
+        self.translator.on_end(out);
+    }
+
     /// Reads the provider's complete body of an answer that the client gets in one piece. Returns whether it is a complete answer.
     pub(crate) fn read_whole(&mut self, pieces: [&[u8]; 2]) -> bool {
         let mut nothing = String::new();
         if self.end == TranslationEnd::Open {
             self.end = TranslationEnd::Read;
             for piece in pieces {
-                self.translator.push(piece, &mut nothing);
+                self.read(piece, &mut nothing);
             }
-            self.translator.on_end(&mut nothing);
+            self.read_end(&mut nothing);
         }
         self.translator.fault().is_none() && self.translator.is_complete()
     }
@@ -271,10 +292,10 @@ impl AnswerTranslation {
         let mut out = String::new();
         if self.end == TranslationEnd::Open {
             if let Some(bytes) = piece.as_deref() {
-                self.translator.push(bytes, &mut out);
+                self.read(bytes, &mut out);
             }
             if end {
-                self.translator.on_end(&mut out);
+                self.read_end(&mut out);
             }
         }
         if self.end != TranslationEnd::Written {
@@ -313,7 +334,7 @@ impl AnswerTranslation {
     pub(crate) fn remaining_bytes(&mut self, usage: &Usage) -> Option<Vec<u8>> {
         let mut out = String::new();
         if self.end != TranslationEnd::Written {
-            self.translator.on_end(&mut out);
+            self.read_end(&mut out);
             if self.translator.fault().is_some() || !self.translator.is_complete() {
                 return None;
             }

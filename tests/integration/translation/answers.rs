@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::chat_answers::ChatTurn;
+use super::chat_answers::{ChatTurn, DONE, chunk, chunk_with, usage_chunk};
 use super::chat_provider::chat_provider;
 use super::conversation::{reported, stop, text, thought};
 use super::stage::{
@@ -237,5 +237,96 @@ fn what_a_client_does_not_get_of_an_answer_stands_in_the_header_and_the_access_l
         assert_eq!(answer.header(TRANSLATION), Some(header.as_str()));
         let line = stage.line(&answer);
         assert_eq!(line["losses"], json!(["dropped answer.call"]), "{line}");
+    }
+}
+
+#[test]
+fn reasoning_behind_text_reaches_a_messages_client_only_before_something_else() {
+    let provider = chat_provider(|body, answer| {
+        let function = json!({"name": "look", "arguments": "{}"});
+        let call = json!({"index": 0, "id": "call_1", "type": "function", "function": function});
+        let has_tools = body["tools"].is_array();
+        let mut deltas = vec![json!({"content": "Shown?"}), json!({"reasoning_content": "After."})];
+        if has_tools {
+            deltas.push(json!({"tool_calls": [call]}));
+        }
+        answer.sse();
+        deltas.iter().for_each(|delta| answer.chunk(&chunk(delta, None)));
+        let reason = if has_tools { "tool_calls" } else { "stop" };
+        answer.chunk(&chunk(&json!({}), Some(reason)));
+        answer.chunk(&usage_chunk());
+        answer.chunk(DONE);
+        answer.end();
+    });
+    let stage = Stage::start(Upstream::Chat, &provider.base_url(), "strict");
+    // Claude Code prints nothing of a message whose last text is followed by reasoning alone.
+    let last = stage.ask(Wire::Messages, true, &question(Wire::Messages, "hi"));
+    let message = folded(Wire::Messages, &last.text());
+    assert_eq!(message["content"], json!([{"type": "text", "text": "Shown?"}]));
+    let line = stage.line(&last);
+    let lost = json!(["dropped answer.reasoning", "dropped answer.reasoning_state"]);
+    assert_eq!(line["losses"], lost, "{line}");
+    // Before a call it stays in its place, and returns to its maker.
+    let mut body = question(Wire::Messages, "hi");
+    body["tools"] = json!([{"name": "look", "input_schema": {"type": "object"}}]);
+    let called = stage.ask(Wire::Messages, true, &body);
+    let message = folded(Wire::Messages, &called.text());
+    let kinds: Vec<&Json> = message["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| &block["type"])
+        .collect();
+    assert_eq!(kinds, ["text", "thinking", "tool_use"], "{message}");
+    assert_eq!(stage.line(&called)["losses"], json!([]), "{message}");
+    let result = json!([{"type": "tool_result", "tool_use_id": "call_1", "content": "seen"}]);
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "assistant", "content": message["content"]}));
+    messages.push(json!({"role": "user", "content": result}));
+    assert_eq!(stage.ask(Wire::Messages, true, &body).status, 200);
+    let sent: Json = serde_json::from_slice(&provider.last().body).unwrap();
+    assert_eq!(sent["messages"][1]["reasoning_content"], "After.", "{sent}");
+}
+
+#[test]
+fn the_edits_of_answers_apply_to_the_providers_own_answer() {
+    const SAID: &str = "Hello";
+    let provider = chat_provider(|body, answer| {
+        // This host has another name for the text.
+        let member = if body["stream"] == true { "delta" } else { "message" };
+        let said = json!({"choices": [{"index": 0, member: {"reply": SAID}, "finish_reason": "stop"}]});
+        if body["stream"] == true {
+            answer.sse();
+            answer.chunk(chunk_with(&said));
+            answer.chunk(usage_chunk());
+            answer.chunk(DONE);
+            answer.end();
+        } else {
+            let usage = json!({"prompt_tokens": 50, "completion_tokens": 30, "total_tokens": 80});
+            let mut whole = said;
+            whole["usage"] = usage;
+            answer.json(&whole.to_string());
+        }
+    });
+    let edits: String = ["delta", "message"]
+        .iter()
+        .map(|member| {
+            let path = format!("choices[].{member}.reply");
+            format!("[[response]]\nop = \"rename\"\npath = \"{path}\"\nto = \"content\"\nprotocols = [\"chat\"]\n")
+        })
+        .collect();
+    let model =
+        format!("[[model]]\nname = \"{MODEL}\"\nupstream_name = \"{UPSTREAM_MODEL}\"\ntranslate = \"strict\"\n");
+    let file = Upstream::Chat.file(PROVIDER, &provider.base_url()) + &edits + &model;
+    let stage = Stage::with(&[(PROVIDER, &file)], Vec::new());
+    for wire in ALL_WIRES {
+        for is_stream in [true, false] {
+            let answer = stage.ask(wire, is_stream, &question(wire, "hi"));
+            let whole = match is_stream {
+                true => folded(wire, &answer.text()),
+                false => answer.json(),
+            };
+            assert_eq!(text(wire, &whole), SAID, "{wire:?}, stream: {is_stream}: {whole}");
+        }
     }
 }

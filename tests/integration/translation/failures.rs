@@ -101,6 +101,30 @@ fn an_error_answer_of_the_provider_reaches_the_client_in_its_own_shape_and_costs
 }
 
 #[test]
+fn a_prompt_that_is_too_long_is_told_apart_from_a_maximum_that_is_too_large() {
+    // The words of DashScope and vLLM, neither of which has a code.
+    const PROMPT: &str = "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 258048]";
+    const MAXIMUM: &str = "'max_tokens' or 'max_completion_tokens' is too large: 256000. This model's maximum context length is \
+                           262144 tokens and your request has 20354 input tokens (256000 > 262144 - 20354).";
+    let (_provider, stage) = obedient(|order, _, answer| {
+        let error = json!({"error": {"message": order, "type": "invalid_request_error", "code": null}});
+        let headers = [("content-type", "application/json")];
+        answer.full(400, &headers, error.to_string().as_bytes());
+    });
+    for (message, code) in [(PROMPT, "context_length_exceeded"), (MAXIMUM, "invalid_request")] {
+        let answer = stage.ask(Wire::Responses, true, &question(Wire::Responses, message));
+        assert_eq!(answer.json()["error"]["code"], code, "{message}");
+        let answer = stage.ask(Wire::Messages, true, &question(Wire::Messages, message));
+        let shown = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(
+            shown.starts_with("prompt is too long"),
+            code == "context_length_exceeded",
+            "{shown}"
+        );
+    }
+}
+
+#[test]
 fn an_error_within_a_success_is_told_in_the_clients_protocol() {
     let (_provider, stage) = obedient(|order, body, answer| {
         let error = json!({"error": {"message": "Too many.", "type": "requests", "code": "rate_limit_exceeded"}});

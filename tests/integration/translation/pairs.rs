@@ -252,3 +252,24 @@ fn a_gemini_client_calls_a_tool_through_a_responses_provider() {
 fn a_gemini_client_calls_a_tool_through_a_chat_provider() {
     converse(Wire::Gemini, Upstream::Chat);
 }
+
+#[test]
+fn a_gemini_provider_gets_contents_of_alternating_roles() {
+    let upstream = Upstream::Of(Wire::Gemini);
+    let provider = provider(upstream);
+    let stage = Stage::start(upstream, &provider.base_url(), "strict");
+    // Claude Code adds a message of the system behind the user's first one.
+    let body = json!({
+        "max_tokens": 512,
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": RESULT},
+        ],
+    });
+    let answer = stage.ask(Wire::Messages, true, &body);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let parts = json!([{"text": "hi"}, {"text": "<system>Be brief.</system>"}, {"text": RESULT}]);
+    let sent: Json = serde_json::from_slice(&provider.last().body).unwrap();
+    assert_eq!(sent["contents"], json!([{"role": "user", "parts": parts}]), "{sent}");
+}

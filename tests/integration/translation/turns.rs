@@ -195,3 +195,43 @@ fn reasoning_of_another_model_never_reaches_the_provider() {
         assert_eq!(sent["messages"][2].get("reasoning_content"), None, "{sent}");
     }
 }
+
+#[test]
+fn a_tool_of_a_namespace_that_is_called_by_its_bare_name_is_that_tool() {
+    const BARE: ChatTurn = ChatTurn {
+        reasoning: &[],
+        text: &[],
+        calls: &[ChatCall {
+            id: "call_a",
+            name: "exec",
+            arguments: &["{\"input\":\"ls\"}"],
+        }],
+    };
+    let provider = chat_provider(|body, answer| {
+        let has_result = body.to_string().contains("Cargo.toml");
+        (if has_result { LAST } else { BARE }).answer(body, answer);
+    });
+    let stage = Stage::start(Upstream::Chat, &provider.base_url(), "strict");
+    let mut body = json!({
+        "store": false,
+        "tools": [{
+            "type": "namespace",
+            "name": "functions",
+            "description": "Programs",
+            "tools": [{"type": "custom", "name": "exec", "description": "Runs a program"}],
+        }],
+        "input": [{"role": "user", "content": "List the files."}],
+    });
+    let first = stage.ask(Wire::Responses, false, &body).json();
+    let call = &first["output"][0];
+    let named = ["type", "name", "namespace", "input"].map(|member| call[member].as_str().unwrap_or_default());
+    assert_eq!(named, ["custom_tool_call", "exec", "functions", "ls"], "{first}");
+    let input = body["input"].as_array_mut().unwrap();
+    input.push(call.clone());
+    input.push(json!({"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "Cargo.toml"}));
+    let second = stage.ask(Wire::Responses, false, &body);
+    assert_eq!(second.status, 200, "{}", second.text());
+    let sent: Json = serde_json::from_slice(&provider.last().body).unwrap();
+    let called = &sent["messages"][1]["tool_calls"][0]["function"]["name"];
+    assert_eq!(called, "functions__exec", "{sent}");
+}

@@ -210,6 +210,30 @@ fn a_request_is_translated_before_it_is_edited() {
 }
 
 #[test]
+fn the_answer_is_edited_before_it_is_translated() {
+    let file = CHAT_FILE.replace(
+        "[[model]]",
+        "[[response]]\nop = \"remove\"\npath = \"extra\"\nprotocols = [\"chat\"]\nwhen = { translated = true }\n[[model]]",
+    );
+    let compiled = compile(&RuleFile {
+        name: "p.toml".to_owned(),
+        text: file,
+    })
+    .unwrap();
+    let question = ExplainRequest {
+        operation: None,
+        model: Some("public"),
+        headers: HeaderMap::new(),
+        query: None,
+        body: br#"{"model":"public","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}"#,
+        response: Some(br#"{"extra":1,"choices":[]}"#),
+    };
+    let explanation = explain_as(&compiled, &question, Some(&client(Protocol::Messages, None))).unwrap();
+    let response = explanation.response.unwrap();
+    assert_eq!(response.after.unwrap(), br#"{"choices":[]}"#);
+}
+
+#[test]
 fn a_mode_replaces_that_of_the_model() {
     let body = r#"{"model":"public","max_tokens":5,"stop_sequences":["a","b","c","d","e"],"messages":[{"role":"user","content":"hi"}]}"#;
     let explanation = explained_as(CHAT_FILE, body, client(Protocol::Messages, None)).unwrap();

@@ -374,6 +374,28 @@ mod tests {
     }
 
     #[test]
+    fn reasoning_and_sources_that_wait_count_with_their_texts() {
+        use crate::domain::translation::{answer::Citation, reasoning::ReasoningState};
+
+        let long = || -> Cow<'static, str> { "x".repeat(WAITING_BYTES_MAX / 2).into() };
+        let state = || AnswerEvent::Reasoning(ReasoningState::Redacted { data: long() });
+        let source = || {
+            AnswerEvent::Cited(Citation {
+                url: "u".into(),
+                title: None,
+                quote: Some(long()),
+            })
+        };
+        for (first, second) in [(state(), state()), (source(), source())] {
+            let mut order = CallOrder::default();
+            let mut emit = |_: AnswerEvent<'_>| Ok(());
+            order.push(call(0), &mut emit).unwrap();
+            order.push(first, &mut emit).unwrap();
+            assert_eq!(order.push(second, &mut emit), Err(AnswerFault::CallsTooLarge));
+        }
+    }
+
+    #[test]
     fn too_much_that_waits_is_a_fault() {
         let mut order = CallOrder::default();
         let mut emit = |_: AnswerEvent<'_>| Ok(());

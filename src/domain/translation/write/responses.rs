@@ -16,6 +16,8 @@ use crate::domain::{
 
 /// What the provider is asked to add to the answer: the reasoning in a form that can be sent back without being kept there.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+/// The least maximum of output tokens that OpenAI accepts. Agents try a connection with a maximum of 1.
+const OUTPUT_TOKENS_MIN: u64 = 16;
 
 /// Writes a conversation as a request of Responses.
 ///
@@ -101,7 +103,10 @@ fn write_sampling(
     object: &mut JsonObjectWriter<'_>,
 ) -> Result<(), Untranslatable> {
     if let Some(option) = &options.max_tokens {
-        object.number("max_output_tokens", option.value);
+        if option.value < OUTPUT_TOKENS_MIN {
+            losses.adapted(&*option.path);
+        }
+        object.number("max_output_tokens", option.value.max(OUTPUT_TOKENS_MIN));
     }
     let numbers = [("temperature", &options.temperature), ("top_p", &options.top_p)];
     for (name, option) in numbers {

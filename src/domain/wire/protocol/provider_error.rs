@@ -1,5 +1,6 @@
 //! Reads a provider's error body, converts it into the client's form, and masks parts that resemble the provider's credential.
 
+pub(crate) mod context_overflow;
 pub(crate) mod credential_mask;
 #[cfg(test)]
 mod tests;
@@ -9,7 +10,12 @@ use std::{borrow::Cow, ops::Range};
 use serde_json::Value;
 
 use crate::domain::wire::protocol::{
-    ErrorForm, Protocol, gemini, messages, provider_error::credential_mask::CredentialSearch, responses,
+    ErrorForm, Protocol, gemini, messages,
+    provider_error::{
+        context_overflow::{is_context_overflow, overflow_message},
+        credential_mask::CredentialSearch,
+    },
+    responses,
 };
 
 /// The maximum length of an error body, in bytes. A longer one is treated as empty.
@@ -21,28 +27,11 @@ const WORD_CHARS_MAX: usize = 128;
 /// The maximum number of entries in an error's details that are read.
 const DETAILS_MAX: usize = 16;
 
-/// Parts of providers' messages, in lower case, which say that the prompt is longer than the model's context.
-const OVERFLOW_WORDS: [&str; 13] = [
-    "context length",
-    "context_length",
-    "context window",
-    "context size",
-    "context limit",
-    "maximum context",
-    "maximum prompt length",
-    "prompt is too long",
-    "prompt exceeds max length",
-    "input is too long",
-    "input token count",
-    "model token limit",
-    "reduce the length of the",
-];
-/// Codes and types of providers' errors which say the same; the first is the code of Responses.
+/// Codes and types of providers' errors which say that the prompt is longer than the model's context; the first is the code of
+/// Responses.
 const OVERFLOW_CODES: [&str; 2] = [OVERFLOW_CODE, "exceed_context_size_error"];
 /// The code for which clients of Responses shorten the conversation.
 const OVERFLOW_CODE: &str = "context_length_exceeded";
-/// The words in a message for which clients of Messages shorten the conversation.
-const OVERFLOW_PHRASE: &str = "prompt is too long";
 
 /// The content of a provider's error, whichever form it had.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -227,21 +216,6 @@ impl ErrorContent {
     pub(crate) fn is_context_overflow(&self) -> bool {
         let has_code = self.words.iter().any(|word| OVERFLOW_CODES.contains(&word.as_str()));
         has_code || self.message.as_deref().is_some_and(is_context_overflow)
-    }
-}
-
-/// Whether a provider's message says that the prompt is longer than the model's context.
-pub(crate) fn is_context_overflow(message: &str) -> bool {
-    let message = message.to_ascii_lowercase();
-    OVERFLOW_WORDS.iter().any(|words| message.contains(words))
-}
-
-/// Returns the message of a context overflow with the words for which clients of Messages shorten the conversation. They are put
-/// before a message that does not have them.
-pub(crate) fn overflow_message(message: &str) -> Cow<'_, str> {
-    match message.to_ascii_lowercase().contains(OVERFLOW_PHRASE) {
-        true => Cow::Borrowed(message),
-        false => Cow::Owned(format!("{OVERFLOW_PHRASE}: {message}")),
     }
 }
 

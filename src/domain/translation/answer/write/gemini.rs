@@ -197,7 +197,7 @@ impl GeminiAnswerWriter {
             true => Cow::Borrowed(""),
             false => Cow::Owned(client_id(id).into_owned()),
         };
-        let tool = self.frame.names.client_tool(name);
+        let tool = self.frame.names.called_tool(name);
         let name = tool.map_or(name, |tool| tool.name.as_str()).to_owned();
         self.call = Some(CollectedCall {
             slot,

@@ -1,6 +1,7 @@
 //! Writes answers of Messages: content blocks, one behind the other, in a stream or in one message.
 
 mod block;
+mod held_reasoning;
 
 use std::borrow::Cow;
 
@@ -10,7 +11,10 @@ use crate::domain::{
             AnswerEvent, AnswerFault, AnswerLosses, Citation, REPEATED_BYTES_MAX, StopCause, WAITING_BYTES_MAX,
             write::{
                 AnswerFrame,
-                messages::block::{MessageBlock, citation_json},
+                messages::{
+                    block::{MessageBlock, citation_json, push_event, stop_reason, write_usage},
+                    held_reasoning::{HeldReasoning, reasoning_losses},
+                },
             },
         },
         call_ids::client_id,
@@ -18,7 +22,10 @@ use crate::domain::{
         reasoning::ReasoningState,
     },
     wire::{
-        protocol::{messages::error_type, provider_error},
+        protocol::{
+            messages::error_type,
+            provider_error::context_overflow::{is_context_overflow, overflow_message},
+        },
         usage::Usage,
     },
 };
@@ -39,8 +46,12 @@ pub(crate) struct MessagesAnswerWriter {
     blocks: String,
     /// The length of `blocks` without the reasoning before the open block.
     block_begin: usize,
-    /// The carriers of reasoning without visible text. Each becomes a block once content follows.
-    held: Vec<String>,
+    /// Reasoning behind text, and reasoning without visible text. It becomes blocks once content follows.
+    held: HeldReasoning,
+    /// The losses if the open block is left out, and with it the reasoning before it that was held.
+    held_before_open: AnswerLosses,
+    /// The last block may be a text.
+    ends_with_text: bool,
     has_text: bool,
     has_refused: bool,
     calls: u32,
@@ -59,7 +70,9 @@ impl MessagesAnswerWriter {
             index: 0,
             blocks: String::new(),
             block_begin: 0,
-            held: Vec::new(),
+            held: HeldReasoning::default(),
+            held_before_open: AnswerLosses::default(),
+            ends_with_text: false,
             has_text: false,
             has_refused: false,
             calls: 0,
@@ -118,7 +131,8 @@ impl MessagesAnswerWriter {
         }
         self.begin(out);
         self.close_block(out);
-        let reason = self.stop_reason();
+        self.drop_held();
+        let reason = stop_reason(self.stop.unwrap_or(StopCause::End), self.calls, self.has_refused);
         if self.is_stream() {
             push_event(out, "message_delta", |event| {
                 event.object("delta", |delta| {
@@ -147,8 +161,8 @@ impl MessagesAnswerWriter {
         push_event(out, "error", |event| {
             event.object("error", |error| {
                 error.text("type", error_type(status));
-                match (400..500).contains(&status) && provider_error::is_context_overflow(message) {
-                    true => error.text("message", &provider_error::overflow_message(message)),
+                match (400..500).contains(&status) && is_context_overflow(message) {
+                    true => error.text("message", &overflow_message(message)),
                     false => error.text("message", message),
                 }
             });
@@ -187,9 +201,10 @@ impl MessagesAnswerWriter {
             return;
         }
         self.has_text = true;
-        if !matches!(self.open, Some(MessageBlock::Text { .. })) {
+        if self.held.has_thoughts() || !matches!(self.open, Some(MessageBlock::Text { .. })) {
             self.start_block(MessageBlock::text(), out);
         }
+        self.ends_with_text = true;
         let is_stream = self.is_stream();
         if let Some(MessageBlock::Text { text: kept, .. }) = &mut self.open
             && !is_stream
@@ -199,10 +214,14 @@ impl MessagesAnswerWriter {
         self.push_delta("text_delta", "text", text, out);
     }
 
-    /// Visible reasoning is also kept: its carrier does not repeat what the client sees.
+    /// Visible reasoning is also kept: its carrier does not repeat what the client sees. Behind text it waits for the content that
+    /// follows.
     fn on_thought(&mut self, text: &str, out: &mut String) -> Result<(), AnswerFault> {
         if text.is_empty() || !self.frame.shows_reasoning {
             return Ok(());
+        }
+        if self.ends_with_text {
+            return self.held.push_thought(text);
         }
         if !matches!(self.open, Some(MessageBlock::Thinking { .. })) {
             self.start_block(MessageBlock::thinking(), out);
@@ -217,8 +236,7 @@ impl MessagesAnswerWriter {
         Ok(())
     }
 
-    /// The state of visible reasoning becomes its signature. Any other state waits for the content that it belongs before: agents
-    /// show nothing of a message whose text is followed by reasoning alone.
+    /// The state of visible reasoning becomes its signature. Any other state waits for the content that it belongs before.
     fn on_reasoning(&mut self, state: &ReasoningState<'_>, out: &mut String) {
         if let Some(MessageBlock::Thinking { text, signature }) = &mut self.open {
             match state.wrap(&self.frame.maker, text.as_str()) {
@@ -228,10 +246,8 @@ impl MessagesAnswerWriter {
             self.close_block(out);
             return;
         }
-        let held_bytes: usize = self.held.iter().map(String::len).sum();
-        match state.wrap(&self.frame.maker, "") {
-            Some(carrier) if held_bytes + carrier.len() <= WAITING_BYTES_MAX => self.held.push(carrier),
-            Some(_) | None => self.losses.add(AnswerLosses::REASONING_STATE),
+        if !self.held.push_state(state, &self.frame.maker) {
+            self.losses.add(AnswerLosses::REASONING_STATE);
         }
     }
 
@@ -240,10 +256,11 @@ impl MessagesAnswerWriter {
             true => format!("toolu_{}_{}", self.frame.id, self.calls),
             false => client_id(id).into_owned(),
         };
-        let tool = self.frame.names.client_tool(name);
+        let tool = self.frame.names.called_tool(name);
         let name = tool.map_or(name, |tool| tool.name.as_str()).to_owned();
         self.calls += 1;
         self.start_block(MessageBlock::call(slot, id, name), out);
+        self.ends_with_text = false;
     }
 
     /// A stream gets the arguments piece by piece if they are an object. Clients expect one, so other arguments are kept until
@@ -296,6 +313,7 @@ impl MessagesAnswerWriter {
         if *open != slot {
             return;
         }
+        self.ends_with_text = self.has_text;
         if is_stream {
             // What was kept of the arguments is no object, so nothing of it is written.
             *is_passed_on = true;
@@ -305,6 +323,7 @@ impl MessagesAnswerWriter {
             self.blocks.truncate(self.block_begin);
             self.calls = self.calls.saturating_sub(1);
             self.losses.add(AnswerLosses::CALL);
+            self.losses.add_all(&std::mem::take(&mut self.held_before_open));
         }
     }
 
@@ -330,9 +349,7 @@ impl MessagesAnswerWriter {
 
     fn on_stop(&mut self, cause: StopCause, out: &mut String) -> Result<(), AnswerFault> {
         self.close_block(out);
-        if !std::mem::take(&mut self.held).is_empty() {
-            self.losses.add(AnswerLosses::REASONING_STATE);
-        }
+        self.drop_held();
         self.stop = self.stop.or(Some(cause));
         match cause == StopCause::Malformed && !self.has_text && self.calls == 0 {
             true => Err(AnswerFault::Unreadable),
@@ -340,16 +357,34 @@ impl MessagesAnswerWriter {
         }
     }
 
+    /// Leaves out the reasoning that nothing follows, and reports it.
+    fn drop_held(&mut self) {
+        self.losses.add_all(&reasoning_losses(&self.held.take()));
+    }
+
     /// Begins a block behind all others, and behind the reasoning that belongs before it.
     fn start_block(&mut self, block: MessageBlock, out: &mut String) {
         self.begin(out);
         self.close_block(out);
         self.block_begin = self.blocks.len();
-        for data in std::mem::take(&mut self.held) {
-            self.open_block(MessageBlock::Redacted { data }, out);
-            self.close_block(out);
+        let held = self.held.take();
+        self.held_before_open = reasoning_losses(&held);
+        for block in held {
+            self.write_held(block, out);
         }
         self.open_block(block, out);
+    }
+
+    /// Writes a complete block of reasoning. In a stream, visible text follows the block's start.
+    fn write_held(&mut self, block: MessageBlock, out: &mut String) {
+        if let MessageBlock::Thinking { text, .. } = &block {
+            self.open_block(MessageBlock::thinking(), out);
+            self.push_delta("thinking_delta", "thinking", text, out);
+            self.open = Some(block);
+        } else {
+            self.open_block(block, out);
+        }
+        self.close_block(out);
     }
 
     fn open_block(&mut self, block: MessageBlock, out: &mut String) {
@@ -405,48 +440,6 @@ impl MessagesAnswerWriter {
             });
         }
     }
-
-    /// The word for the end. An answer with calls ends with `tool_use`, and no other does, whatever the provider calls its end.
-    fn stop_reason(&self) -> &'static str {
-        match self.stop.unwrap_or(StopCause::End) {
-            StopCause::End | StopCause::Calls => match (self.calls, self.has_refused) {
-                (1.., _) => "tool_use",
-                (0, true) => "refusal",
-                (0, false) => "end_turn",
-            },
-            StopCause::Sequence => "stop_sequence",
-            StopCause::MaxTokens => "max_tokens",
-            StopCause::ContextFull => "model_context_window_exceeded",
-            StopCause::Refused | StopCause::Filtered => "refusal",
-            StopCause::Malformed => "end_turn",
-        }
-    }
-}
-
-/// Appends an event with the members that `fill` writes behind its type.
-fn push_event(out: &mut String, kind: &str, fill: impl FnOnce(&mut JsonObjectWriter<'_>)) {
-    out.push_str("event: ");
-    out.push_str(kind);
-    out.push_str("\ndata: ");
-    push_object(out, |event| {
-        event.text("type", kind);
-        fill(event);
-    });
-    out.push_str("\n\n");
-}
-
-/// Writes the counts. The three counts of input do not overlap, and that of output includes reasoning.
-fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
-    let read = usage.cache_read_total();
-    let written = usage.cache_write_short.saturating_add(usage.cache_write_long);
-    let fresh = usage.input_total().saturating_sub(read).saturating_sub(written);
-    counts.number("input_tokens", fresh);
-    counts.number("cache_creation_input_tokens", written);
-    counts.number("cache_read_input_tokens", read);
-    counts.number("output_tokens", usage.output_total());
-    counts.object("output_tokens_details", |details| {
-        details.number("thinking_tokens", usage.output_reasoning);
-    });
 }
 
 #[cfg(test)]

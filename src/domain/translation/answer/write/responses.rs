@@ -408,7 +408,7 @@ impl ResponsesAnswerWriter {
             true => format!("call_{}_{}", frame.id, place.index),
             false => call_ids::client_id(id).into_owned(),
         };
-        let tool = frame.names.client_tool(name).cloned().unwrap_or_else(|| ClientTool {
+        let tool = frame.names.called_tool(name).cloned().unwrap_or_else(|| ClientTool {
             namespace: None,
             name: name.to_owned(),
             kind: ToolKind::Function,

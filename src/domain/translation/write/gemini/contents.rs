@@ -25,6 +25,28 @@ const MEDIA_PLACE: &str = "[attachment: see what follows this result]";
 /// base64.
 const SKIP_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
+/// A block of the model that is a part, with the signature that belongs to it.
+type SignedBlock<'b, 'a> = (&'b ContentBlock<'a>, Option<&'b str>);
+
+/// A piece of the contents. Neighbouring pieces of one role become one content, because the roles of contents alternate.
+enum ContentPiece<'b, 'a> {
+    /// A text of the system behind the first turn; the user says it.
+    System(&'b ContentBlock<'a>),
+    /// A turn of the user, with the texts of the system that wait for its results.
+    User(&'b ConversationTurn<'a>, Vec<&'b ContentBlock<'a>>),
+    /// The parts of a turn of the model, each with its signature; never empty.
+    Model(Vec<SignedBlock<'b, 'a>>),
+}
+
+impl ContentPiece<'_, '_> {
+    const fn role(&self) -> &'static str {
+        match self {
+            Self::System(_) | Self::User(..) => "user",
+            Self::Model(_) => "model",
+        }
+    }
+}
+
 /// Writes all turns.
 ///
 /// # Errors
@@ -35,57 +57,64 @@ pub(super) fn write_contents(
     losses: &mut TranslationLosses,
     contents: &mut JsonArrayWriter<'_>,
 ) -> Result<(), Untranslatable> {
+    let pieces = content_pieces(turns, generation, losses);
+    for content in pieces.chunk_by(|piece, next| piece.role() == next.role()) {
+        contents.object(|object| {
+            object.text("role", content.first().map_or("user", ContentPiece::role));
+            object.array("parts", |parts| {
+                for piece in content {
+                    match piece {
+                        ContentPiece::System(block) => write_system_text(block, losses, parts),
+                        ContentPiece::User(turn, waiting) => write_user(turn, waiting, generation, losses, parts)?,
+                        ContentPiece::Model(blocks) => write_model(blocks, losses, parts),
+                    }
+                }
+                Ok::<(), Untranslatable>(())
+            })
+        })?;
+    }
+    match pieces.last() {
+        Some(ContentPiece::Model(blocks)) => Err(Untranslatable::new(
+            blocks.last().map_or("contents", |(block, _)| block.path.as_str()),
+            "this model's provider cannot continue a turn of the model; end with a turn of the user",
+        )),
+        Some(ContentPiece::System(_) | ContentPiece::User(..)) | None => Ok(()),
+    }
+}
+
+/// The pieces of all turns in order, without turns of which nothing can be sent.
+fn content_pieces<'b, 'a>(
+    turns: &'b [ConversationTurn<'a>],
+    generation: GeminiGeneration,
+    losses: &mut TranslationLosses,
+) -> Vec<ContentPiece<'b, 'a>> {
+    let mut pieces = Vec::new();
     // Results must be the first of what follows their calls, so the system's texts wait until they are written.
     let mut waiting: Vec<&ContentBlock<'_>> = Vec::new();
     let mut has_open_calls = false;
-    let mut prefill: Option<&str> = None;
     for turn in turns {
         match turn.role {
-            TurnRole::System if has_open_calls => {
-                waiting.extend(turn.blocks.iter());
-                prefill = None;
-            }
-            TurnRole::System => {
-                for block in &turn.blocks {
-                    write_system(block, losses, contents);
-                }
-                prefill = None;
-            }
+            TurnRole::System if has_open_calls => waiting.extend(turn.blocks.iter()),
+            TurnRole::System => pieces.extend(turn.blocks.iter().map(ContentPiece::System)),
             TurnRole::User => {
-                write_user(turn, &waiting, generation, losses, contents)?;
-                waiting.clear();
+                if !turn.blocks.iter().any(ContentBlock::is_result) {
+                    pieces.extend(waiting.drain(..).map(ContentPiece::System));
+                }
+                pieces.push(ContentPiece::User(turn, std::mem::take(&mut waiting)));
                 has_open_calls = false;
-                prefill = None;
             }
             TurnRole::Assistant => {
-                for block in waiting.drain(..) {
-                    write_system(block, losses, contents);
-                }
-                if let Some(path) = write_model(turn, generation, losses, contents) {
-                    prefill = Some(path);
+                pieces.extend(waiting.drain(..).map(ContentPiece::System));
+                let blocks = signed_blocks(turn, generation, losses);
+                if !blocks.is_empty() {
+                    pieces.push(ContentPiece::Model(blocks));
                 }
                 has_open_calls = turn.blocks.iter().any(ContentBlock::is_call);
             }
         }
     }
-    for block in waiting {
-        write_system(block, losses, contents);
-    }
-    match prefill {
-        Some(path) => Err(Untranslatable::new(
-            path,
-            "this model's provider cannot continue a turn of the model; end with a turn of the user",
-        )),
-        None => Ok(()),
-    }
-}
-
-/// Writes a text of the system behind the first turn as a content of its own.
-fn write_system(block: &ContentBlock<'_>, losses: &mut TranslationLosses, contents: &mut JsonArrayWriter<'_>) {
-    contents.object(|content| {
-        content.text("role", "user");
-        content.array("parts", |parts| write_system_text(block, losses, parts));
-    });
+    pieces.extend(waiting.into_iter().map(ContentPiece::System));
+    pieces
 }
 
 fn write_system_text(block: &ContentBlock<'_>, losses: &mut TranslationLosses, parts: &mut JsonArrayWriter<'_>) {
@@ -101,36 +130,24 @@ fn write_user(
     waiting: &[&ContentBlock<'_>],
     generation: GeminiGeneration,
     losses: &mut TranslationLosses,
-    contents: &mut JsonArrayWriter<'_>,
+    parts: &mut JsonArrayWriter<'_>,
 ) -> Result<(), Untranslatable> {
     let last_result = turn.blocks.iter().rposition(ContentBlock::is_result);
-    if last_result.is_none() {
-        for block in waiting {
-            write_system(block, losses, contents);
+    for block in &turn.blocks {
+        if let BlockContent::Result(result) = &block.content {
+            write_result(&block.path, result, generation, losses, parts)?;
         }
     }
-    contents.object(|content| {
-        content.text("role", "user");
-        content.array("parts", |parts| {
-            for block in &turn.blocks {
-                if let BlockContent::Result(result) = &block.content {
-                    write_result(&block.path, result, generation, losses, parts)?;
-                }
-            }
-            if last_result.is_some() {
-                for block in waiting {
-                    write_system_text(block, losses, parts);
-                }
-            }
-            for (index, block) in turn.blocks.iter().enumerate().filter(|(_, block)| !block.is_result()) {
-                if last_result.is_some_and(|last| index < last) {
-                    losses.adapted(block.path.as_str());
-                }
-                write_user_part(block, losses, parts)?;
-            }
-            Ok(())
-        })
-    })
+    for block in waiting {
+        write_system_text(block, losses, parts);
+    }
+    for (index, block) in turn.blocks.iter().enumerate().filter(|(_, block)| !block.is_result()) {
+        if last_result.is_some_and(|last| index < last) {
+            losses.adapted(block.path.as_str());
+        }
+        write_user_part(block, losses, parts)?;
+    }
+    Ok(())
 }
 
 fn write_user_part(
@@ -230,30 +247,16 @@ fn write_call_name(id: &str, name: &str, object: &mut JsonObjectWriter<'_>) {
     object.text("name", name);
 }
 
-/// Writes the model's turn. Returns the path of its last block, or `None` if nothing of the turn can be sent.
-fn write_model<'b>(
-    turn: &'b ConversationTurn<'_>,
-    generation: GeminiGeneration,
-    losses: &mut TranslationLosses,
-    contents: &mut JsonArrayWriter<'_>,
-) -> Option<&'b str> {
-    let parts = signed_blocks(turn, generation, losses);
-    let (last, _) = parts.last()?;
-    let path = last.path.as_str();
-    contents.object(|content| {
-        content.text("role", "model");
-        content.array("parts", |list| {
-            for (block, signature) in &parts {
-                list.object(|part| {
-                    write_model_part(block, losses, part);
-                    if let Some(signature) = signature {
-                        part.text("thoughtSignature", signature);
-                    }
-                });
+/// Writes a model's turn.
+fn write_model(blocks: &[SignedBlock<'_, '_>], losses: &mut TranslationLosses, parts: &mut JsonArrayWriter<'_>) {
+    for (block, signature) in blocks {
+        parts.object(|part| {
+            write_model_part(block, losses, part);
+            if let Some(signature) = signature {
+                part.text("thoughtSignature", signature);
             }
         });
-    });
-    Some(path)
+    }
 }
 
 /// The blocks of the model's turn that are parts, each with the signature that belongs to it. The first call of a turn needs one.
@@ -261,8 +264,8 @@ fn signed_blocks<'b, 'a>(
     turn: &'b ConversationTurn<'a>,
     generation: GeminiGeneration,
     losses: &mut TranslationLosses,
-) -> Vec<(&'b ContentBlock<'a>, Option<&'b str>)> {
-    let mut parts: Vec<(&ContentBlock<'a>, Option<&str>)> = Vec::new();
+) -> Vec<SignedBlock<'b, 'a>> {
+    let mut parts: Vec<SignedBlock<'b, 'a>> = Vec::new();
     // The signature for the next part, with the path of its block.
     let mut pending: Option<(&str, &str)> = None;
     let mut has_calls = false;

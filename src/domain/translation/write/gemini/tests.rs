@@ -291,20 +291,63 @@ fn calls_and_results_become_parts_with_the_results_first() {
 }
 
 #[test]
-fn a_later_text_of_the_system_is_a_marked_content_of_its_own() {
-    let marked = json!({"role": "user", "parts": [text_part("<system>rule</system>")]});
+fn a_later_text_of_the_system_is_marked_and_joins_what_the_user_says() {
+    let said = |texts: &[&str]| {
+        let parts: Vec<Value> = texts.iter().map(|text| text_part(text)).collect();
+        json!({"role": "user", "parts": parts})
+    };
     let behind_user = written(&conversation(vec![(User, text("a")), (System, text("rule"))]));
-    assert_eq!(behind_user.contents()[1], marked);
+    assert_eq!(behind_user.contents(), json!([said(&["a", "<system>rule</system>"])]));
     assert_eq!(behind_user.losses, ["adapted 1"]);
-    for next in [vec![], vec![(User, text("go on"))]] {
+    for (next, expected) in [
+        (vec![], said(&["<system>rule</system>"])),
+        (
+            vec![(User, text("go on")), (System, text("end"))],
+            said(&["<system>rule</system>", "go on", "<system>end</system>"]),
+        ),
+    ] {
         let mut blocks = vec![
             (User, text("a")),
             (Assistant, call("call_1", "{}")),
             (System, text("rule")),
         ];
         blocks.extend(next);
-        assert_eq!(written(&conversation(blocks)).contents()[2], marked);
+        let contents = written(&conversation(blocks)).contents();
+        assert_eq!(contents.as_array().unwrap().len(), 3);
+        assert_eq!(contents[2], expected);
     }
+}
+
+#[test]
+fn the_roles_of_contents_alternate() {
+    let blocks = vec![
+        (User, text("a")),
+        // Nothing of this turn can be sent.
+        (Assistant, signature("alone")),
+        (System, text("rule")),
+        (User, text("b")),
+        (Assistant, call("call_1", "{}")),
+        (System, text("between")),
+        (User, result("call_1", false, vec![text("one")])),
+        (System, text("behind")),
+        (User, text("c")),
+    ];
+    let contents = written(&conversation(blocks)).contents();
+    assert_eq!(
+        contents[0]["parts"],
+        json!([text_part("a"), text_part("<system>rule</system>"), text_part("b")])
+    );
+    assert_eq!(contents[1]["role"], "model");
+    assert_eq!(
+        contents[2]["parts"],
+        json!([
+            response("call_1", &json!({"output": "one"})),
+            text_part("<system>between</system>"),
+            text_part("<system>behind</system>"),
+            text_part("c"),
+        ])
+    );
+    assert_eq!(contents.as_array().unwrap().len(), 3);
 }
 
 #[test]
@@ -707,7 +750,9 @@ proptest! {
             let last = &full.turns[count - 1];
             let ends_request = last.role == User
                 || (last.role == System && last.blocks.iter().any(|block| block.content == text("rule")));
-            if !ends_request {
+            // What the system says next joins what the user has said.
+            let joins = full.turns.get(count).is_some_and(|next| next.role == System);
+            if !ends_request || joins {
                 continue;
             }
             let mut shorter = full.clone();

@@ -176,7 +176,7 @@ fn members_come_in_a_fixed_order_with_options_behind_the_content() {
     request.tool_choice = ToolChoice::Named("read".into());
     request.options = RequestOptions {
         stream: true,
-        max_tokens: placed("max_tokens", 9),
+        max_tokens: placed("max_tokens", 900),
         temperature: placed("temperature", "0.10"),
         top_p: placed("top_p", "1.0"),
         top_k: placed("top_k", "40"),
@@ -209,7 +209,7 @@ fn members_come_in_a_fixed_order_with_options_behind_the_content() {
         r#""parameters":{"type": "object", "x": 1.0},"strict":true}],"#,
         r#""tool_choice":{"type":"function","name":"read"},"#,
         r#""stream":true,"store":false,"include":["reasoning.encrypted_content"],"#,
-        r#""max_output_tokens":9,"temperature":0.10,"top_p":1.0,"reasoning":{"effort":"high","summary":"auto"},"#,
+        r#""max_output_tokens":900,"temperature":0.10,"top_p":1.0,"reasoning":{"effort":"high","summary":"auto"},"#,
         r#""text":{"format":{"type":"json_schema","name":"answer","description":"d","#,
         r#""schema":{"type": "object"},"strict":true}},"parallel_tool_calls":false,"prompt_cache_key":"k"}"#,
     );
@@ -224,6 +224,21 @@ fn members_come_in_a_fixed_order_with_options_behind_the_content() {
             "adapted output_config.effort"
         ]
     );
+}
+
+#[test]
+fn a_maximum_below_the_least_that_the_provider_accepts_is_raised() {
+    for (tokens, sent, losses) in [(1, 16, vec!["adapted max_tokens"]), (16, 16, vec![]), (17, 17, vec![])] {
+        let mut request = question();
+        request.options.max_tokens = placed("max_tokens", tokens);
+        let written = written(&request);
+        assert!(
+            written.body.contains(&format!(r#""max_output_tokens":{sent}"#)),
+            "{}",
+            written.body
+        );
+        assert_eq!(written.losses, losses);
+    }
 }
 
 #[test]

@@ -1,11 +1,14 @@
-//! The content blocks of an answer of Messages.
+//! The content blocks and the events of an answer of Messages.
 
 use std::borrow::Cow;
 
-use crate::domain::translation::{
-    answer::Citation,
-    conversation::ToolCall,
-    json_out::{JsonObjectWriter, push_object},
+use crate::domain::{
+    translation::{
+        answer::{Citation, StopCause},
+        conversation::ToolCall,
+        json_out::{JsonObjectWriter, push_object},
+    },
+    wire::usage::Usage,
 };
 
 /// A content block. In a stream it keeps only what its end depends on.
@@ -116,4 +119,46 @@ pub(super) fn citation_json(citation: &Citation<'_>) -> String {
         object.text("encrypted_index", "");
     });
     json
+}
+
+/// Appends an event with the members that `fill` writes behind its type.
+pub(super) fn push_event(out: &mut String, kind: &str, fill: impl FnOnce(&mut JsonObjectWriter<'_>)) {
+    out.push_str("event: ");
+    out.push_str(kind);
+    out.push_str("\ndata: ");
+    push_object(out, |event| {
+        event.text("type", kind);
+        fill(event);
+    });
+    out.push_str("\n\n");
+}
+
+/// Writes the counts. The three counts of input do not overlap, and that of output includes reasoning.
+pub(super) fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
+    let read = usage.cache_read_total();
+    let written = usage.cache_write_short.saturating_add(usage.cache_write_long);
+    let fresh = usage.input_total().saturating_sub(read).saturating_sub(written);
+    counts.number("input_tokens", fresh);
+    counts.number("cache_creation_input_tokens", written);
+    counts.number("cache_read_input_tokens", read);
+    counts.number("output_tokens", usage.output_total());
+    counts.object("output_tokens_details", |details| {
+        details.number("thinking_tokens", usage.output_reasoning);
+    });
+}
+
+/// The word for the end. An answer with calls ends with `tool_use`, and no other does, whatever the provider calls its end.
+pub(super) const fn stop_reason(stop: StopCause, calls: u32, has_refused: bool) -> &'static str {
+    match stop {
+        StopCause::End | StopCause::Calls => match (calls, has_refused) {
+            (1.., _) => "tool_use",
+            (0, true) => "refusal",
+            (0, false) => "end_turn",
+        },
+        StopCause::Sequence => "stop_sequence",
+        StopCause::MaxTokens => "max_tokens",
+        StopCause::ContextFull => "model_context_window_exceeded",
+        StopCause::Refused | StopCause::Filtered => "refusal",
+        StopCause::Malformed => "end_turn",
+    }
 }

@@ -181,7 +181,18 @@ fn message(shows_reasoning: bool, events: &[AnswerEvent<'static>]) -> Value {
     assert_eq!(read.last, "message_stop");
     let body: Value = serde_json::from_str(&written(frame(AnswerForm::Whole, shows_reasoning), events)).unwrap();
     assert_eq!(read.message, body);
+    check_last_block(&body);
     body
+}
+
+/// Agents display nothing of a message whose last text is followed by reasoning alone.
+fn check_last_block(message: &Value) {
+    let blocks = message["content"].as_array().unwrap().iter().rev();
+    let is_reasoning = |block: &&Value| block["type"] == "thinking" || block["type"] == "redacted_thinking";
+    let reasoning = blocks.clone().take_while(is_reasoning).count();
+    let before = blocks.clone().nth(reasoning);
+    let is_hidden = reasoning > 0 && before.is_some_and(|block| block["type"] == "text");
+    assert!(!is_hidden, "{message}");
 }
 
 fn content(shows_reasoning: bool, events: &[AnswerEvent<'static>]) -> Value {
@@ -375,6 +386,78 @@ fn a_state_behind_text_needs_a_call_that_follows() {
 }
 
 #[test]
+fn visible_reasoning_behind_text_waits_for_the_content_that_follows() {
+    let signed = |text: &str, signature: String| json!({"type": "thinking", "thinking": text, "signature": signature});
+    let why = signed("because", carrier(&item(), "because"));
+    let reasoning = [thought("bec"), thought("ause"), AnswerEvent::Reasoning(item())];
+    let answer = |behind: &[AnswerEvent<'static>]| {
+        let mut events = vec![text("a")];
+        events.extend(reasoning.iter().cloned());
+        events.extend(behind.iter().cloned());
+        events
+    };
+    let said = |text: &str| json!({"type": "text", "text": text});
+    assert_eq!(content(true, &answer(&[text("b")])), json!([said("a"), why, said("b")]));
+    let used = json!({"type": "tool_use", "id": "c", "name": "get", "input": {}});
+    let called = [
+        call(0, "c", "get"),
+        arguments(0, "{}"),
+        AnswerEvent::Stop(StopCause::Calls),
+    ];
+    assert_eq!(content(true, &answer(&called)), json!([said("a"), why, used]));
+    // Without a state it has its own, and several thoughts stay in their order.
+    let again = [AnswerEvent::Reasoning(item()), thought("so"), text("b")];
+    let hidden = json!({"type": "redacted_thinking", "data": carrier(&item(), "")});
+    let so = signed("so", carrier(&text_state("so"), "so"));
+    assert_eq!(
+        content(true, &answer(&again)),
+        json!([said("a"), why, hidden, so, said("b")])
+    );
+    // A stream gets nothing of it before.
+    let mut writer = MessagesAnswerWriter::new(frame(AnswerForm::Stream, true));
+    let mut out = String::new();
+    for event in answer(&[]) {
+        writer.on_event(event, &mut out).unwrap();
+    }
+    assert!(
+        !out.contains("thinking_delta") && !out.contains("content_block_stop"),
+        "{out}"
+    );
+}
+
+#[test]
+fn visible_reasoning_behind_the_last_text_is_left_out_and_reported() {
+    let stop = AnswerEvent::Stop(StopCause::End);
+    let (why, state) = (thought("why"), AnswerEvent::Reasoning(item()));
+    for (behind, lost) in [
+        (vec![why.clone(), state.clone()], vec!["reasoning", "reasoning_state"]),
+        (vec![why.clone()], vec!["reasoning"]),
+        (vec![state.clone(), why.clone()], vec!["reasoning_state", "reasoning"]),
+    ] {
+        let mut events = vec![thought("first"), text("Shown?")];
+        events.extend(behind);
+        events.push(stop.clone());
+        let content = content(true, &events);
+        assert_eq!(content.as_array().unwrap().len(), 2);
+        assert_eq!(content[1], json!({"type": "text", "text": "Shown?"}));
+        assert_eq!(losses(&events), [lost.clone(), lost]);
+    }
+    // Behind a call it stays: the agent goes on with the call.
+    let events = [text("a"), call(0, "c", "get"), arguments(0, "{}"), why, stop];
+    assert_eq!(content(true, &events)[2]["type"], "thinking");
+}
+
+#[test]
+fn reasoning_that_waits_is_limited() {
+    let mut writer = MessagesAnswerWriter::new(frame(AnswerForm::Stream, true));
+    let mut out = String::new();
+    writer.on_event(text("a"), &mut out).unwrap();
+    let most = AnswerEvent::Thought("x".repeat(REPEATED_BYTES_MAX).into());
+    writer.on_event(most, &mut out).unwrap();
+    assert_eq!(writer.on_event(thought("x"), &mut out), Err(AnswerFault::TextTooLong));
+}
+
+#[test]
 fn states_that_wait_are_limited() {
     let large = || {
         AnswerEvent::Reasoning(ReasoningState::Redacted {
@@ -501,7 +584,7 @@ fn a_call_that_was_cut_off_is_not_in_a_message_and_incomplete_in_a_stream() {
         assert_eq!(deltas.collect::<String>(), piece);
         let end = &stream[stream.len() - 2];
         assert_eq!(end["delta"]["stop_reason"], "max_tokens");
-        assert_eq!(losses(&events), [vec![], vec!["call"]]);
+        assert_eq!(losses(&events), [vec![], vec!["call", "reasoning_state"]]);
     }
     // A call before it is complete.
     let events = [

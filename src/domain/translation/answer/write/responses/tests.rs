@@ -783,6 +783,17 @@ fn a_function_call_passes_in_pieces_with_its_namespace() {
             "arguments": "{\"a\": 1.0}",
         })
     );
+    // Models leave out the namespace.
+    let item = only_item(call("write", &["{}"]));
+    assert_eq!(
+        (&item["name"], &item["namespace"]),
+        (&json!("write"), &json!("mcp__files"))
+    );
+    let item = only_item(call("patch", &["{\"input\":\"x\"}"]));
+    assert_eq!(
+        (&item["type"], &item["namespace"]),
+        (&json!("custom_tool_call"), &json!("code"))
+    );
     let item = only_item(call("made_up", &["{}"]));
     assert_eq!(item["name"], "made_up");
     assert_eq!(item.get("namespace"), None);

@@ -1,0 +1,165 @@
+//! Reasoning of a Messages answer that waits for the content that it belongs before.
+
+use crate::domain::translation::{
+    answer::{AnswerFault, AnswerLosses, REPEATED_BYTES_MAX, WAITING_BYTES_MAX, write::messages::block::MessageBlock},
+    reasoning::{ReasoningMaker, ReasoningState},
+};
+
+/// Reasoning that waits for the content that it belongs before. Agents display nothing of a message whose last text is followed by
+/// reasoning alone.
+#[derive(Debug, Default)]
+pub(super) struct HeldReasoning {
+    blocks: Vec<MessageBlock>,
+    /// The length of all visible reasoning in `blocks`, in bytes; at most [`REPEATED_BYTES_MAX`].
+    text_bytes: usize,
+    /// The length of all carriers in `blocks`, in bytes; at most [`WAITING_BYTES_MAX`].
+    carrier_bytes: usize,
+    /// The last block is visible reasoning that the next piece may continue.
+    has_open_thought: bool,
+}
+
+impl HeldReasoning {
+    /// Whether visible reasoning waits.
+    pub(super) const fn has_thoughts(&self) -> bool {
+        self.text_bytes > 0
+    }
+
+    /// Adds a piece of visible reasoning, which must not be empty.
+    ///
+    /// # Errors
+    /// The visible reasoning is longer than [`REPEATED_BYTES_MAX`].
+    pub(super) fn push_thought(&mut self, piece: &str) -> Result<(), AnswerFault> {
+        if self.text_bytes + piece.len() > REPEATED_BYTES_MAX {
+            return Err(AnswerFault::TextTooLong);
+        }
+        self.text_bytes += piece.len();
+        match self.blocks.last_mut() {
+            Some(MessageBlock::Thinking { text, .. }) if self.has_open_thought => text.push_str(piece),
+            _ => self.blocks.push(MessageBlock::Thinking {
+                text: piece.to_owned(),
+                signature: String::new(),
+            }),
+        }
+        self.has_open_thought = true;
+        Ok(())
+    }
+
+    /// Adds a state. It becomes the signature of the visible reasoning right before it, or a block of its own. Returns whether there
+    /// is room for its carrier.
+    pub(super) fn push_state(&mut self, state: &ReasoningState<'_>, maker: &ReasoningMaker) -> bool {
+        let is_signature = std::mem::take(&mut self.has_open_thought);
+        let thought = match self.blocks.last_mut() {
+            Some(MessageBlock::Thinking { text, signature }) if is_signature => Some((text, signature)),
+            _ => None,
+        };
+        let visible = thought.as_ref().map_or("", |(text, _)| text.as_str());
+        let Some(carrier) = state.wrap(maker, visible) else {
+            return false;
+        };
+        if self.carrier_bytes + carrier.len() > WAITING_BYTES_MAX {
+            return false;
+        }
+        self.carrier_bytes += carrier.len();
+        match thought {
+            Some((_, signature)) => *signature = carrier,
+            None => self.blocks.push(MessageBlock::Redacted { data: carrier }),
+        }
+        true
+    }
+
+    /// Removes all blocks, and returns them in their order.
+    pub(super) fn take(&mut self) -> Vec<MessageBlock> {
+        std::mem::take(self).blocks
+    }
+}
+
+/// The losses of an answer without these blocks of reasoning.
+pub(super) fn reasoning_losses(blocks: &[MessageBlock]) -> AnswerLosses {
+    let mut losses = AnswerLosses::default();
+    for block in blocks {
+        match block {
+            MessageBlock::Thinking { signature, .. } => {
+                losses.add(AnswerLosses::REASONING);
+                if !signature.is_empty() {
+                    losses.add(AnswerLosses::REASONING_STATE);
+                }
+            }
+            MessageBlock::Redacted { .. } => losses.add(AnswerLosses::REASONING_STATE),
+            MessageBlock::Text { .. } | MessageBlock::Call { .. } => {}
+        }
+    }
+    losses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::translation::reasoning::CARRIER_BYTES_MAX;
+
+    fn maker() -> ReasoningMaker {
+        ReasoningMaker::new("host", "m", "a")
+    }
+
+    fn redacted(bytes: usize) -> ReasoningState<'static> {
+        ReasoningState::Redacted {
+            data: "x".repeat(bytes).into(),
+        }
+    }
+
+    #[test]
+    fn pieces_of_one_thought_are_one_block_with_the_state_behind_them() {
+        let mut held = HeldReasoning::default();
+        assert!(!held.has_thoughts());
+        let state = ReasoningState::Text { text: "because".into() };
+        for piece in ["bec", "ause"] {
+            held.push_thought(piece).unwrap();
+        }
+        assert!(held.has_thoughts() && held.push_state(&state, &maker()) && held.push_state(&redacted(1), &maker()));
+        held.push_thought("so").unwrap();
+        let blocks = held.take();
+        let [
+            MessageBlock::Thinking { text, signature },
+            MessageBlock::Redacted { data },
+            MessageBlock::Thinking {
+                text: second,
+                signature: none,
+            },
+        ] = blocks.as_slice()
+        else {
+            panic!("{blocks:?}");
+        };
+        assert_eq!((text.as_str(), second.as_str(), none.as_str()), ("because", "so", ""));
+        assert_eq!(Some(signature.clone()), state.wrap(&maker(), "because"));
+        assert_eq!(Some(data.clone()), redacted(1).wrap(&maker(), ""));
+        assert!(!held.has_thoughts() && held.take().is_empty());
+        assert_eq!(reasoning_losses(&blocks).kinds(), ["reasoning", "reasoning_state"]);
+        assert_eq!(reasoning_losses(&blocks[1..2]).kinds(), ["reasoning_state"]);
+        assert_eq!(reasoning_losses(&blocks[2..]).kinds(), ["reasoning"]);
+    }
+
+    #[test]
+    fn visible_reasoning_that_waits_is_limited() {
+        let mut held = HeldReasoning::default();
+        held.push_thought(&"x".repeat(REPEATED_BYTES_MAX - 1)).unwrap();
+        held.push_state(&redacted(1), &maker());
+        held.push_thought("x").unwrap();
+        assert_eq!(held.push_thought("x"), Err(AnswerFault::TextTooLong));
+        held.take();
+        held.push_thought("x").unwrap();
+    }
+
+    #[test]
+    fn carriers_that_wait_are_limited() {
+        let mut held = HeldReasoning::default();
+        let carrier_bytes = redacted(1_000).wrap(&maker(), "").unwrap().len();
+        for _ in 0..WAITING_BYTES_MAX / carrier_bytes {
+            assert!(held.push_state(&redacted(1_000), &maker()));
+        }
+        assert!(!held.push_state(&redacted(1_000), &maker()));
+        held.push_thought("why").unwrap();
+        assert!(!held.push_state(&redacted(1_000), &maker()));
+        held.take();
+        assert!(held.push_state(&redacted(1_000), &maker()));
+        assert!(!held.push_state(&redacted(CARRIER_BYTES_MAX), &maker()));
+    }
+}
