@@ -194,7 +194,7 @@ fn gateway_error(gateway: &str) -> impl Fn(TokenError) -> LoginError + '_ {
 
 fn read_authorities(file: Option<&Path>) -> Result<Option<Vec<u8>>, LoginError> {
     let read = |path: &Path| {
-        std::fs::read(path).map_err(|source| LoginError::Authorities {
+        fs::read(path).map_err(|source| LoginError::Authorities {
             path: path.to_owned(),
             source,
         })

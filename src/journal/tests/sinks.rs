@@ -112,7 +112,7 @@ async fn steps_that_an_embedded_store_has_not_written_are_kept_also_where_no_row
 
 /// A disk that syncs nothing while this is locked.
 #[derive(Debug)]
-struct Slow(Arc<parking_lot::Mutex<()>>);
+struct Slow(Arc<Mutex<()>>);
 
 impl Disk for Slow {
     fn sync(&self, file: &File) -> io::Result<()> {

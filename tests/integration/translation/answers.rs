@@ -251,10 +251,10 @@ fn reasoning_behind_text_reaches_a_messages_client_only_before_something_else() 
             deltas.push(json!({"tool_calls": [call]}));
         }
         answer.sse();
-        deltas.iter().for_each(|delta| answer.chunk(&chunk(delta, None)));
+        deltas.iter().for_each(|delta| answer.chunk(chunk(delta, None)));
         let reason = if has_tools { "tool_calls" } else { "stop" };
-        answer.chunk(&chunk(&json!({}), Some(reason)));
-        answer.chunk(&usage_chunk());
+        answer.chunk(chunk(&json!({}), Some(reason)));
+        answer.chunk(usage_chunk());
         answer.chunk(DONE);
         answer.end();
     });
