@@ -143,6 +143,11 @@ impl RequestTranslation {
         known.map(|loss| format!("{} {}", loss.verdict.as_str(), loss.path))
     }
 
+    /// Returns the number of losses of which only the number is known.
+    pub(crate) fn omitted_losses(&self) -> usize {
+        self.losses.omitted()
+    }
+
     /// Begins the translation of an answer with this framing.
     pub(crate) fn answer(
         self: &Arc<Self>,
