@@ -255,7 +255,7 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
 }
 
 /// Values that no row has.
-const OTHERS: [(&str, &str); 9] = [
+const OTHERS: [(&str, &str); 12] = [
     ("time", "time + interval '1 millisecond'"),
     ("admitted_at", "admitted_at - interval '1 millisecond'"),
     ("provider", "'another'"),
@@ -265,6 +265,9 @@ const OTHERS: [(&str, &str); 9] = [
     ("service_tier", "'another'"),
     ("latency_ms", "latency_ms + 1"),
     ("hold_nano_usd", "coalesce(hold_nano_usd, 0) + 1"),
+    ("transport", "'websocket'"),
+    ("translated", "'messages->chat'"),
+    ("losses", "ARRAY['dropped top_k']"),
 ];
 
 #[test]
