@@ -11,6 +11,7 @@ pub(crate) mod front_service;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
 mod listeners;
+mod log_homes;
 mod log_sinks;
 pub(crate) mod money;
 mod node;

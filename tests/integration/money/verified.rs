@@ -108,6 +108,8 @@ const BALLAST_BYTES: usize = 8 << 20;
 
 /// Has a Redis evict those keys, a large one that is nobody's, and no others: it chooses among all by how long they were not used.
 fn evict(redis: &RedisServer, wanted: impl Fn(&str) -> bool) {
+    // It would expire meanwhile.
+    redis.command(&["DEL", "{weir:keys}:log-homes"]);
     let listed = redis.command(&["KEYS", "*"]);
     let keys: Vec<&str> = listed.lines().filter(|line| line.starts_with('{')).collect();
     let (doomed, others): (Vec<&str>, Vec<&str>) = keys.into_iter().partition(|key| wanted(key));
