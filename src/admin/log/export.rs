@@ -9,6 +9,7 @@ use std::{
 use CsvCell::{Empty, Number, Text, Time};
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde::Serialize;
 use tokio::sync::mpsc::{self, error::SendError};
 
 use crate::{

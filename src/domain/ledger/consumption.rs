@@ -70,8 +70,8 @@ impl RequestTransport {
     }
 }
 
-/// The translation of a request, in the form of its row. The default is that of a request that was not translated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The translation of a request, in the form of its row.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowTranslation {
     /// See [`Row::translated`].
     pub(crate) translated: Option<SmolStr>,

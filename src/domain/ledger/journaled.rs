@@ -486,8 +486,8 @@ mod crash_tests {
         Arc::make_mut(&mut admitted.row).hold_nano_usd = Some(NanoUsd::from_nanos(5_000));
         let row = settlement_after_crash(admitted, None).row.unwrap();
         assert_eq!(
-            (row.hold_nano_usd, row.attempts),
-            (Some(NanoUsd::from_nanos(5_000)), None)
+            (row.hold_nano_usd, row.attempts, row.transport),
+            (Some(NanoUsd::from_nanos(5_000)), None, RequestTransport::WebSocket)
         );
     }
 
