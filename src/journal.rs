@@ -130,9 +130,9 @@ pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
 /// The maximum size of the frame of a [`crate::domain::ledger::Record::Admit`], in bytes, with the maximum number of tags and
 /// with texts of at most 128 bytes each.
 pub(crate) const ADMIT_BYTES_MAX: u64 = 2560;
-/// The maximum size of the frame of a settlement, in bytes, with texts of at most 128 bytes each. It also suffices for a
-/// settlement with the maximum number of parts and texts of at most 40 bytes each.
-pub(crate) const STEP_BYTES_MAX: u64 = 2560;
+/// The maximum size of the frame of a settlement, in bytes, with the losses of a translation and texts of at most 128 bytes each. It
+/// also suffices for a settlement with these losses, the maximum number of parts and texts of at most 40 bytes each.
+pub(crate) const STEP_BYTES_MAX: u64 = 3456;
 /// The room reserved for a request, in bytes: for its admission and its settlement. Larger records take more room if there is
 /// any.
 pub(crate) const REQUEST_BYTES: u64 = ADMIT_BYTES_MAX + STEP_BYTES_MAX;

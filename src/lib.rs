@@ -110,7 +110,7 @@ pub mod parts {
         pub use crate::{
             domain::{
                 ledger::{
-                    consumption::{PriceModifiers, Row, UsageSource},
+                    consumption::{PriceModifiers, RequestTransport, Row, UsageSource},
                     ids::Tag,
                     log_query::{LogFilter, LogPosition},
                 },

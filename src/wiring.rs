@@ -9,6 +9,7 @@ mod console;
 mod demo;
 pub(crate) mod front_service;
 mod listeners;
+mod log_homes;
 mod log_sinks;
 pub(crate) mod money;
 mod orphaned_journals;

@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng, distr::Alphanumeric, rngs::StdRng};
 use weir::parts::{
     KeyId, NanoUsd, NodeId,
-    log::{NumberedRow, PriceModifiers, Row, Tag, Usage, UsageSource},
+    log::{NumberedRow, PriceModifiers, RequestTransport, Row, Tag, Usage, UsageSource},
 };
 
 use crate::{DAY_MS, HOUR_MS};
@@ -136,6 +136,9 @@ impl Generator {
             ttft_ms: (!failed).then_some(200 + latency_ms / 20),
             hold_nano_usd: Some(NanoUsd::from_nanos(2 * cost)),
             attempts: Some(1 + u32::from(failed)),
+            transport: RequestTransport::Http,
+            translated: None,
+            losses: Vec::new(),
         }
     }
 }

@@ -333,12 +333,13 @@ fn properties() -> Map<String, Value> {
             json!({ "type": "integer" }),
         ),
         (
-            "request_id account key_id protocol model_asked model provider outcome usage_source service_tier speed geo price_version",
+            "request_id account key_id protocol model_asked model provider outcome usage_source service_tier speed geo price_version \
+             transport translated",
             json!({ "type": "string" }),
         ),
         ("stream", json!({ "type": "boolean" })),
         ("ttft_ms", json!({ "type": ["integer", "null"] })),
-        ("tags", json!({ "type": "array", "items": { "type": "string" } })),
+        ("tags losses", json!({ "type": "array", "items": { "type": "string" } })),
         ("parts", json!({ "type": "array", "items": { "type": "object" } })),
     ];
     let named = kinds

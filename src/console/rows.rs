@@ -8,7 +8,7 @@ use crate::console::layout;
 use crate::{
     api::{log::LogRow, values::Moment},
     domain::{
-        ledger::consumption::{ChargeLine, Row},
+        ledger::consumption::{ChargeLine, RequestTransport, Row},
         wire::usage::Usage,
     },
 };
@@ -128,6 +128,19 @@ fn hold_and_attempts(row: &Row) -> Markup {
     }
 }
 
+/// Renders the translation of a request, if it was translated, with all that was adapted or dropped.
+fn translation(row: &Row) -> Markup {
+    html! {
+        @if let Some(translated) = &row.translated {
+            dt { "Translated" } dd { (translated) }
+        }
+        @if !row.losses.is_empty() {
+            dt { "Not carried over as it was" }
+            dd { @for (place, loss) in row.losses.iter().enumerate() { @if place > 0 { ", " } (layout::name(loss)) } }
+        }
+    }
+}
+
 /// Renders everything that explains the charge of a row.
 fn explanation(told: &LogRow) -> Markup {
     let row = &told.row;
@@ -149,7 +162,8 @@ fn explanation(told: &LogRow) -> Markup {
                 dt { "Of which " (layout::name(&part.model)) }
                 dd { @for (name, count) in counts(&part.usage) { (name) " " (layout::thousands(count)) "; " } }
             }
-            dt { "Requested" } dd { (layout::name(&row.model_asked)) ", protocol " (row.protocol) @if row.stream { ", as a stream" } }
+            dt { "Requested" } dd { (layout::name(&row.model_asked)) ", protocol " (row.protocol) @if row.stream { ", as a stream" } @if row.transport == RequestTransport::WebSocket { ", on a WebSocket" } }
+            (translation(row))
             dt { "Served by" } dd { (layout::name(&row.provider)) }
             (hold_and_attempts(row))
             dt { "Took" }
@@ -189,6 +203,33 @@ mod tests {
         let shown = hold_and_attempts(&row(Some(1), Some(0))).into_string();
         assert!(shown.contains("1 at a provider") && shown.contains("$0"), "{shown}");
         assert_eq!(hold_and_attempts(&row(None, None)).into_string(), "");
+    }
+
+    #[test]
+    fn a_row_shows_its_socket_and_its_losses_only_if_it_has_them() {
+        let shown = |row: Row| list(&[LogRow::new(row, None)]).into_string();
+        let row = row("a", 1, "r", 0, NanoUsd::ZERO);
+        let lossy = Row {
+            losses: vec!["adapted reasoning".into(), "dropped tools[9]".into()],
+            ..row.clone()
+        };
+        let page = shown(lossy);
+        for part in [
+            ", on a WebSocket",
+            "<dt>Translated</dt><dd>responses-&gt;chat</dd>",
+            "<bdi>adapted reasoning</bdi>, <bdi>dropped tools[9]</bdi>",
+        ] {
+            assert!(page.contains(part), "{part} in {page}");
+        }
+        let page = shown(Row {
+            transport: RequestTransport::Http,
+            translated: None,
+            losses: Vec::new(),
+            ..row
+        });
+        for part in ["WebSocket", "Translated", "Not carried over"] {
+            assert!(!page.contains(part), "{part} in {page}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(crate) mod daily_sums;
 pub(crate) mod ids;
 pub(crate) mod journaled;
 pub(crate) mod lease;
+pub(crate) mod log_home;
 pub(crate) mod log_query;
 pub(crate) mod notice;
 pub(crate) mod period;

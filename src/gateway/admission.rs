@@ -108,6 +108,7 @@ async fn try_admit(
         operation,
         model_asked: &read.asked,
         stream,
+        transport: log.record.transport(),
         tags: &tags,
         route: basis.route(),
         estimate: basis.estimate(&read.scan),

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use crate::{
     domain::{
         faults::{End, refusal::Refusal},
+        ledger::consumption::RowTranslation,
         rules::Provider,
         wire::protocol::{self, Break, ErrorForm},
     },
@@ -297,7 +298,31 @@ impl Forward {
     /// Charges the request; later calls do nothing. Called before the client gets the last bytes, so that the hold and the
     /// concurrency slot are free for the client's next request.
     pub(crate) fn settle(&mut self) {
-        self.ticket.settle(&self.meter);
+        if self.ticket.has_open_bill() {
+            let translation = self.row_translation();
+            self.ticket.settle(&self.meter, translation);
+        }
+    }
+
+    /// Returns the translation of the request in the form of its row; `None` if it was not translated.
+    fn row_translation(&self) -> Option<RowTranslation> {
+        let translation = self.translation()?;
+        let losses = self.losses(translation);
+        Some(RowTranslation::new(
+            &translation.label(),
+            losses,
+            translation.omitted_losses(),
+        ))
+    }
+
+    /// Returns the verdict and the path of each loss of the request, and of the answer so far.
+    fn losses(&self, translation: &RequestTranslation) -> Vec<String> {
+        let mut losses: Vec<String> = translation.known_losses().collect();
+        if let Outlet::Translate(answer) = &self.outlet {
+            let lost = answer.lost().iter();
+            losses.extend(lost.map(|content| format!("dropped answer.{content}")));
+        }
+        losses
     }
 
     /// Ends the request: records the provider state that the answer has created, settles the request, and closes its line in the
@@ -321,14 +346,10 @@ impl Forward {
         log.endpoint = endpoint.and_then(|index| self.attempts.endpoint_at(index)).cloned();
         if let Some(translation) = self.translation() {
             log.record.translated = Some(translation.label().into());
-            log.record.losses = translation.known_losses().collect();
+            log.record.losses = self.losses(translation);
             log.count_losses(translation.counts());
         }
         if let Outlet::Translate(answer) = &self.outlet {
-            let lost = answer.lost().iter();
-            log.record
-                .losses
-                .extend(lost.map(|content| format!("dropped answer.{content}")));
             log.count_losses(answer.lost_counts());
         }
         let record = &mut log.record;

@@ -7,7 +7,10 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         faults::End,
-        ledger::{QuotaUse, consumption::UsageSource},
+        ledger::{
+            QuotaUse,
+            consumption::{RowTranslation, UsageSource},
+        },
         wire::usage::Usage,
     },
     edges::clock,
@@ -118,10 +121,15 @@ impl Ticket {
             .usage
     }
 
+    /// Whether the request has a bill that is not settled.
+    pub(crate) fn has_open_bill(&self) -> bool {
+        self.bill.is_some()
+    }
+
     /// Charges the request. Later calls do nothing. A request without an attempt costs nothing and has no row; its bill releases
-    /// the hold when the bill is dropped.
-    pub(crate) fn settle(&mut self, meter: &AnswerMeter) {
-        let Some(bill) = self.bill.take() else { return };
+    /// the hold when the bill is dropped. `translation` is `None` for a request that was not translated.
+    pub(crate) fn settle(&mut self, meter: &AnswerMeter, translation: Option<RowTranslation>) {
+        let Some(mut bill) = self.bill.take() else { return };
         self.next_look = None;
         if self.attempts == 0 {
             return;
@@ -134,6 +142,9 @@ impl Ticket {
         let consumed = self.estimator.consumed(meter, self.endpoint, Some(&end));
         if end == End::Complete && consumed.source == UsageSource::Reported {
             self.estimator.learn(meter);
+        }
+        if let Some(translation) = translation {
+            bill.set_translation(translation);
         }
         let now = clock::instant();
         bill.close(&end, self.progress(meter, now), consumed, now);

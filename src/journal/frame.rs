@@ -27,7 +27,7 @@ const FILLER_BYTE: u8 = b' ';
 const FILLER_MAX: u64 = 64 * 1024;
 
 const MAGIC: &[u8; 8] = b"weirwal\n";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The number of bytes that are read from a segment at a time.
 const CHUNK: usize = 256 * 1024;
 /// The number of bytes that are read for a single frame. Most frames are smaller.

@@ -16,7 +16,7 @@ use crate::{
         keys::KeyId,
         ledger::{
             AccountChange, AdmittedRequest, Checkpoint, Record, Step,
-            consumption::{self, PriceModifiers, Row, UsageSource},
+            consumption::{self, PriceModifiers, RequestTransport, Row, UsageSource},
         },
         money::NanoUsd,
         wire::usage::Usage,
@@ -86,6 +86,9 @@ pub(crate) fn admitted(request: &str) -> AdmittedRequest {
         ttft_ms: None,
         hold_nano_usd: Some(NanoUsd::from_nanos(200)),
         attempts: None,
+        transport: RequestTransport::Http,
+        translated: None,
+        losses: Vec::new(),
     };
     AdmittedRequest {
         row: row.into(),

@@ -313,6 +313,9 @@ fn admission_row(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: Na
         ttft_ms: None,
         hold_nano_usd: Some(granted.seat.hold),
         attempts: None,
+        transport: request.transport,
+        translated: None,
+        losses: Vec::new(),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
         keys::KeyId,
         ledger::{
             NodeId,
-            consumption::{CostShare, PriceModifiers, Row, UsageSource},
+            consumption::{CostShare, PriceModifiers, RequestTransport, Row, UsageSource},
             ids::Tag,
         },
         money::NanoUsd,
@@ -221,6 +221,15 @@ pub(crate) fn row(seed: u64, time_ms: i64) -> Row {
         ttft_ms: (!is_rare).then_some(latency_ms / 4),
         hold_nano_usd: (!is_rare).then_some(cost),
         attempts: (!is_rare).then_some(1 + key % 3),
+        transport: match key % 3 {
+            0 => RequestTransport::WebSocket,
+            _ => RequestTransport::Http,
+        },
+        translated: rarely("messages->chat").map(SmolStr::from),
+        losses: match is_rare {
+            true => vec!["adapted thinking".into(), "dropped tools[0].cache_control".into()],
+            false => Vec::new(),
+        },
     }
 }
 

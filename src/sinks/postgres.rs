@@ -118,11 +118,12 @@ pub(crate) async fn set_up(settings: &PostgresSettings, grants: &Grants) -> Resu
 
 /// The migrations in their order. Each is applied once and never changes afterwards. A later migration only adds to the schema,
 /// so that earlier versions of weir can continue to use it.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("postgres/migrations/0001_log.sql"),
     include_str!("postgres/migrations/0002_retention.sql"),
     include_str!("postgres/migrations/0003_hold_and_attempts.sql"),
     include_str!("postgres/migrations/0004_modalities.sql"),
+    include_str!("postgres/migrations/0005_transport_and_losses.sql"),
 ];
 /// The number of the advisory lock that is held while migrations are applied, so that only one process at a time applies them.
 const LOCK: i64 = 7_523_094_288_207_667_298;

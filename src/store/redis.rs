@@ -14,13 +14,15 @@
 //! - `:sign-in:<digest>` is a sign-in document, which expires; that of an access token is under the digest of the token,
 //! - `:session:<digest>` is the provider and credential that serve state of an account at a provider; it expires,
 //! - `:web:<digest>` is a browser session, `:web` contains all of them (see `web_sessions/head.lua`),
-//! - `:stability:<hour>` contains the stability counters of an hour (see `stability.rs`).
+//! - `:stability:<hour>` contains the stability counters of an hour (see `stability.rs`),
+//! - `:log-homes` maps each node that runs to its log backend (see `log_homes.rs`).
 //!
 //! Of API keys, only SHA-256 digests are stored, never the key itself.
 
 mod dialer;
 mod ledger;
 mod link;
+mod log_homes;
 mod recovery;
 mod rights;
 mod scripts;
@@ -103,6 +105,7 @@ pub struct RedisStore {
     gone_key: String,
     former_key: String,
     stability_key: String,
+    log_homes_key: String,
     budget: Duration,
     /// The first generation that this node has read. It does not change while the process runs.
     generation: OnceCell<String>,
@@ -136,6 +139,7 @@ impl RedisStore {
             gone_key: settings.key("gone")?,
             former_key: settings.key("former")?,
             stability_key: settings.key("stability")?,
+            log_homes_key: settings.key("log-homes")?,
             budget: settings.budget,
             generation: OnceCell::new(),
             nudge: Arc::new(nudge),

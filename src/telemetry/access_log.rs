@@ -18,7 +18,7 @@ use serde::ser::Error;
 use smol_str::SmolStr;
 
 use crate::{
-    domain::{quick_json::JsonWriter, wire::usage::Usage},
+    domain::{ledger::consumption::RequestTransport, quick_json::JsonWriter, wire::usage::Usage},
     telemetry::line_queue::{LineQueue, LineQueueSettings, LineSink, LogLine, ReopenableFile},
 };
 
@@ -188,6 +188,14 @@ pub(crate) struct SocketMark {
 }
 
 impl RequestRecord {
+    /// Returns how the request reached weir.
+    pub(crate) fn transport(&self) -> RequestTransport {
+        match &self.socket {
+            Some(_) => RequestTransport::WebSocket,
+            None => RequestTransport::Http,
+        }
+    }
+
     /// Appends the line as a JSON object without a line break. Unknown values are left out.
     ///
     /// # Errors

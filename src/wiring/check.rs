@@ -11,6 +11,7 @@ use crate::{
     config::{Config, RedisConfig, RedisModeConfig, StoreConfig, log::LogBackendConfig, secret_source},
     domain::{
         catalogue::{Catalogue, Model, SecretRef},
+        ledger::log_home::NodeLogHomes,
         strict_toml::FileError,
         translation::losses::TranslationMode,
         wire::{Protocol, UpstreamProtocol, operation::Operation},
@@ -18,7 +19,7 @@ use crate::{
     edges::clock,
     front::tls::Certificate,
     store::{KeyStore, StoreWarning, redis::RedisStore},
-    wiring::{StartError, catalogue, client_runtime, log_sinks, money, parts, print_result, store, tls},
+    wiring::{StartError, catalogue, client_runtime, log_homes, log_sinks, money, parts, print_result, store, tls},
 };
 
 /// What `weir check` found in a configuration without mistakes.
@@ -394,16 +395,17 @@ pub(super) fn store_advice(config: &Config) -> Result<Vec<String>, StartError> {
         return Ok(Vec::new());
     };
     let store = Arc::new(open_redis(redis)?);
+    let homes = log_homes::configured_homes(config);
     client_runtime()?.block_on(async {
         let (_go_on, stop) = watch::channel(false);
         tokio::select! {
             () = store.run(stop) => Err(StartError::failed("cannot use the store", "the connection was closed")),
-            said = read_advice(&store) => said,
+            said = read_advice(&store, homes) => said,
         }
     })
 }
 
-async fn read_advice(store: &RedisStore) -> Result<Vec<String>, StartError> {
+async fn read_advice(store: &RedisStore, homes: Result<NodeLogHomes, StartError>) -> Result<Vec<String>, StartError> {
     let settled = async {
         while !store.is_connected() && !store.trouble().refused {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -423,6 +425,16 @@ async fn read_advice(store: &RedisStore) -> Result<Vec<String>, StartError> {
         said.push(error.to_string());
     }
     said.extend(store.advice().await.into_iter().map(str::to_owned));
+    match homes {
+        Ok(homes) => {
+            // A store that is not set up has no nodes, and was reported above.
+            let nodes = store.log_homes().await.unwrap_or_default();
+            said.extend(homes.warning("this configuration", &nodes));
+        }
+        Err(error) => said.push(format!(
+            "cannot compare the log backend with those of the nodes: {error}"
+        )),
+    }
     Ok(said)
 }
 

@@ -26,7 +26,7 @@ use crate::{
     },
     telemetry::metrics::{self, Metrics},
     wiring::{
-        StartError,
+        StartError, log_homes,
         log_sinks::LogSinks,
         orphaned_journals::{OrphanedJournals, record_applied},
         store::LedgerEngine,
@@ -120,6 +120,7 @@ impl MoneyParts {
         }
         background.spawn(Arc::clone(&left).run(stopped.clone()));
         start_write_behind(&engine, &left, &journal, background, stopped);
+        log_homes::compare_log_homes(config, &engine, journal.node(), background, stopped)?;
         let grace = GraceLimits {
             key: config.money.grace,
             account: config.money.grace_account,

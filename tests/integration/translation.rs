@@ -7,6 +7,7 @@ mod chat_answers;
 mod chat_provider;
 mod conversation;
 mod failures;
+mod log_rows;
 mod open_rules;
 mod openresponses;
 mod other_providers;

@@ -9,6 +9,7 @@ use std::{
 use CsvCell::{Empty, Number, Text, Time};
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde::Serialize;
 use tokio::sync::mpsc::{self, error::SendError};
 
 use crate::{
@@ -246,7 +247,7 @@ enum CsvCell<'a> {
 type CsvColumn = (&'static str, fn(&Row) -> CsvCell<'_>);
 
 /// All columns in the order of the file. New columns are added at the end.
-const COLUMNS: [CsvColumn; 42] = [
+const COLUMNS: [CsvColumn; 45] = [
     ("time", |row| Time(row.time_ms)),
     ("request_id", |row| text(&row.request_id)),
     ("account", |row| text(&row.account)),
@@ -281,7 +282,7 @@ const COLUMNS: [CsvColumn; 42] = [
     ("file_searches", |row| number(row.usage.file_searches)),
     ("code_interpreter_calls", |row| number(row.usage.code_interpreter_calls)),
     ("image_generations", |row| number(row.usage.image_generations)),
-    ("parts", parts),
+    ("parts", |row| json_list(&row.parts)),
     ("tags", tags),
     ("hold_nano_usd", |row| {
         row.hold_nano_usd.map_or(Empty, |hold| number(hold.nanos()))
@@ -293,6 +294,9 @@ const COLUMNS: [CsvColumn; 42] = [
     ("cache_read_image", |row| number(row.usage.cache_read_image)),
     ("output_audio", |row| number(row.usage.output_audio)),
     ("output_image", |row| number(row.usage.output_image)),
+    ("transport", |row| optional_text(row.transport.named())),
+    ("translated", |row| optional_text(row.translated.as_deref())),
+    ("losses", |row| json_list(&row.losses)),
 ];
 
 fn text(text: &str) -> CsvCell<'_> {
@@ -307,15 +311,13 @@ fn number<'a>(number: impl Into<i128>) -> CsvCell<'a> {
     Number(number.into())
 }
 
-/// Returns the share of each model as JSON, in the same form as in JSON lines. Empty if one model served the request.
-fn parts(row: &Row) -> CsvCell<'_> {
-    // Encoding as JSON cannot fail here.
-    let json = |row: &Row| serde_json::to_string(&row.parts).unwrap_or_default();
-    if row.parts.is_empty() {
-        Empty
-    } else {
-        Text(Cow::Owned(json(row)))
+/// Returns a list as JSON, in the same form as in JSON lines. Empty if the list is empty.
+fn json_list<T: Serialize>(list: &[T]) -> CsvCell<'_> {
+    if list.is_empty() {
+        return Empty;
     }
+    // Encoding as JSON cannot fail here.
+    Text(Cow::Owned(serde_json::to_string(list).unwrap_or_default()))
 }
 
 fn tags(row: &Row) -> CsvCell<'_> {
@@ -371,7 +373,7 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::{
-        domain::{money::NanoUsd, wire::usage::Usage},
+        domain::{ledger::consumption::RequestTransport, money::NanoUsd, wire::usage::Usage},
         store::ledger::contract::row,
     };
 
@@ -398,6 +400,7 @@ mod tests {
         let mut out = header_line();
         let row = Row {
             parts: Vec::new(),
+            losses: Vec::new(),
             model_asked: "m".into(),
             usage: Usage {
                 output_image: 1290,
@@ -429,16 +432,27 @@ mod tests {
         );
         // Columns that were added later are at the end.
         assert_eq!(lines[0][33..36], ["tags", "hold_nano_usd", "attempts"]);
-        assert_eq!(lines[0][36..], Usage::NAMES[12..]);
-        assert_eq!(lines[1][36..], ["0", "0", "0", "0", "0", "1290"]);
+        assert_eq!(lines[0][36..42], Usage::NAMES[12..]);
+        assert_eq!(lines[1][36..42], ["0", "0", "0", "0", "0", "1290"]);
+        assert_eq!(lines[0][42..], ["transport", "translated", "losses"]);
+        assert_eq!(lines[1][42..], ["websocket", "responses->chat", ""]);
         assert_eq!((of("hold_nano_usd"), of("attempts")), ("9007199254740993", "3"));
         let mut of_earlier = Vec::new();
         let row = Row {
             hold_nano_usd: None,
             attempts: None,
+            transport: RequestTransport::Http,
+            translated: None,
             ..row
         };
         write_row(&row, &mut of_earlier).unwrap();
-        assert!(of_earlier.ends_with(b",,,0,0,0,0,0,1290\r\n"));
+        assert!(of_earlier.ends_with(b",,,0,0,0,0,0,1290,,,\r\n"));
+        let lossy = Row {
+            losses: vec!["adapted reasoning".into(), "dropped tools[9]".into()],
+            ..row
+        };
+        let mut out = Vec::new();
+        write_row(&lossy, &mut out).unwrap();
+        assert!(out.ends_with(b",\"[\"\"adapted reasoning\"\",\"\"dropped tools[9]\"\"]\"\r\n"));
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod row_json_tests;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use smol_str::SmolStr;
+use smol_str::{SmolStr, format_smolstr};
 
 use crate::domain::{
     keys::KeyId,
@@ -27,6 +27,81 @@ pub(crate) const RETENTION_DAYS: u32 = 180;
 
 /// The `outcome` in the row of a request that was running when weir crashed.
 pub(crate) const CRASH: &str = "crash";
+
+/// The maximum length of a row's losses in bytes, with one byte more for each loss, and without the number of further losses.
+pub(crate) const LOSSES_BYTES_MAX: usize = 768;
+
+/// The way in which a request reached weir.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestTransport {
+    /// An HTTP request of its own.
+    #[default]
+    Http,
+    /// A message on the client's WebSocket.
+    WebSocket,
+}
+
+impl RequestTransport {
+    /// The word in rows and in the access log.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::WebSocket => "websocket",
+        }
+    }
+
+    /// Returns the word of a transport that rows name: `None` for HTTP, which they leave out.
+    pub(crate) fn named(self) -> Option<&'static str> {
+        (self != Self::Http).then_some(self.as_str())
+    }
+
+    /// Parses a word; `None` if no transport has it.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Http, Self::WebSocket]
+            .into_iter()
+            .find(|transport| transport.as_str() == word)
+    }
+
+    /// Whether the request was an HTTP request of its own.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_http(&self) -> bool {
+        *self == Self::Http
+    }
+}
+
+/// The translation of a request, in the form of its row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RowTranslation {
+    /// See [`Row::translated`].
+    pub(crate) translated: Option<SmolStr>,
+    /// See [`Row::losses`].
+    pub(crate) losses: Vec<SmolStr>,
+}
+
+impl RowTranslation {
+    /// Lists the losses that fit into [`LOSSES_BYTES_MAX`], in their order. Losses that do not fit, and the `omitted` ones of which
+    /// only the number is known, are counted in a last entry, for example `more 12`.
+    pub(crate) fn new(translated: &str, losses: impl IntoIterator<Item = String>, omitted: usize) -> Self {
+        let (mut listed, mut bytes, mut more) = (Vec::new(), 0, omitted);
+        for loss in losses {
+            let after = bytes + loss.len() + 1;
+            if after > LOSSES_BYTES_MAX {
+                more += 1;
+                continue;
+            }
+            bytes = after;
+            listed.push(loss.into());
+        }
+        if more > 0 {
+            listed.push(format_smolstr!("more {more}"));
+        }
+        Self {
+            translated: Some(translated.into()),
+            losses: listed,
+        }
+    }
+}
 
 /// A billed request in the consumption log. With the prices of `price_version`, its cost can be computed again from its usage and
 /// modifiers, or from those of its parts if it has any.
@@ -87,6 +162,17 @@ pub struct Row {
     /// the first checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
+    /// How the request reached weir. In JSON, it is left out of the row of an HTTP request.
+    #[serde(default, skip_serializing_if = "RequestTransport::is_http")]
+    pub transport: RequestTransport,
+    /// The protocols of client and provider of a translated request, for example `responses->chat`. `None` for other requests, and
+    /// for a request that was running when weir crashed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub translated: Option<SmolStr>,
+    /// The members of a translated request, and the kinds of content of its answer, that were adapted or dropped: for example
+    /// `dropped tools[9]`, never a value. These are the first ones, at most 768 bytes, and then the number of the others: `more 12`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<SmolStr>,
 }
 
 /// A line of a row's charge: one kind of tokens or calls.
@@ -159,6 +245,9 @@ impl Row {
             ttft_ms,
             hold_nano_usd,
             attempts,
+            transport,
+            translated,
+            losses,
         } = self;
         let mut json = JsonWriter(out);
         json.value(r#"{"time_ms":"#, time_ms)?;
@@ -184,6 +273,15 @@ impl Row {
         json.value(r#","ttft_ms":"#, ttft_ms)?;
         json.optional(r#","hold_nano_usd":"#, hold_nano_usd.as_ref())?;
         json.optional(r#","attempts":"#, attempts.as_ref())?;
+        for (before, text) in [
+            (r#","transport":"#, transport.named()),
+            (r#","translated":"#, translated.as_deref()),
+        ] {
+            if let Some(text) = text {
+                json.text(before, text)?;
+            }
+        }
+        json.list(r#","losses":"#, losses)?;
         json.put("}");
         Ok(())
     }
@@ -313,6 +411,9 @@ mod tests {
             ttft_ms: None,
             hold_nano_usd: None,
             attempts: None,
+            transport: RequestTransport::Http,
+            translated: None,
+            losses: Vec::new(),
         }
     }
 
@@ -327,6 +428,19 @@ mod tests {
         let sum: i128 = lines.iter().map(|line| exact(&line.line.cost_usd)).sum();
         let nano = 10_i128.pow(21);
         i64::try_from(sum / nano + i128::from(sum % nano != 0)).unwrap()
+    }
+
+    #[test]
+    fn losses_are_listed_up_to_their_limit_and_the_others_are_counted() {
+        let few = RowTranslation::new("responses->chat", ["dropped tools[9]".to_owned()], 0);
+        assert_eq!(few.translated.as_deref(), Some("responses->chat"));
+        assert_eq!(few.losses, ["dropped tools[9]"]);
+        let (loss, count) = ("x".repeat(255), LOSSES_BYTES_MAX / 256);
+        let losses = |count| std::iter::repeat_n(loss.clone(), count);
+        assert_eq!(RowTranslation::new("", losses(count), 0).losses.len(), count);
+        let many = RowTranslation::new("", losses(count + 2).chain(["short".to_owned()]), 7);
+        assert_eq!(many.losses.len(), count + 1);
+        assert_eq!(many.losses.last().unwrap(), "more 10");
     }
 
     #[test]

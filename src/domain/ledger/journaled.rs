@@ -36,7 +36,7 @@ use crate::domain::{
 pub use crate::domain::ledger::journaled::read::reread;
 
 /// The version of the records' form, which is the first byte of each record. It differs from the byte that fills filler frames.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The kinds of records, which are the second byte of a record. Records that are written for each request have a binary form; the
 /// others are JSON.
@@ -67,6 +67,10 @@ mod has {
     pub(super) const ATTEMPTS: u64 = 1 << 7;
     pub(super) const TAGS: u64 = 1 << 8;
     pub(super) const LEASE: u64 = 1 << 9;
+    /// The request came on a client's WebSocket.
+    pub(super) const WEB_SOCKET: u64 = 1 << 10;
+    pub(super) const TRANSLATED: u64 = 1 << 11;
+    pub(super) const LOSSES: u64 = 1 << 12;
     /// This flag and the next one are flags of a part of a row.
     pub(super) const PRICED_AS: u64 = 1;
     pub(super) const PRICE_VERSION: u64 = 1 << 1;
@@ -402,7 +406,7 @@ mod crash_tests {
     use super::*;
     use crate::domain::{
         keys::KeyId,
-        ledger::consumption::{CRASH, CostShare, PriceModifiers, Row, UsageSource},
+        ledger::consumption::{CRASH, CostShare, PriceModifiers, RequestTransport, Row, UsageSource},
         money::NanoUsd,
         wire::usage::{RunKind, Usage},
     };
@@ -435,6 +439,9 @@ mod crash_tests {
             ttft_ms: None,
             hold_nano_usd: None,
             attempts: None,
+            transport: RequestTransport::WebSocket,
+            translated: None,
+            losses: Vec::new(),
         });
         AdmittedRequest {
             row,
@@ -479,8 +486,8 @@ mod crash_tests {
         Arc::make_mut(&mut admitted.row).hold_nano_usd = Some(NanoUsd::from_nanos(5_000));
         let row = settlement_after_crash(admitted, None).row.unwrap();
         assert_eq!(
-            (row.hold_nano_usd, row.attempts),
-            (Some(NanoUsd::from_nanos(5_000)), None)
+            (row.hold_nano_usd, row.attempts, row.transport),
+            (Some(NanoUsd::from_nanos(5_000)), None, RequestTransport::WebSocket)
         );
     }
 

@@ -156,6 +156,11 @@ impl TranslationLosses {
         self.listed.iter()
     }
 
+    /// The number of losses that are not listed, because there are more than [`LOSSES_MAX`].
+    pub(crate) fn omitted(&self) -> usize {
+        self.omitted
+    }
+
     /// The number of losses with this verdict that are listed.
     pub(crate) fn count(&self, verdict: LossVerdict) -> usize {
         self.listed.iter().filter(|loss| loss.verdict == verdict).count()

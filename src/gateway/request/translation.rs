@@ -144,6 +144,11 @@ impl RequestTranslation {
         known.map(|loss| format!("{} {}", loss.verdict.as_str(), loss.path))
     }
 
+    /// Returns the number of losses of which only the number is known.
+    pub(crate) fn omitted_losses(&self) -> usize {
+        self.losses.omitted()
+    }
+
     /// Begins the translation of an answer with this framing. `rewriter` edits the provider's answer before it is translated; `None`
     /// if the provider's file has no edits for it.
     pub(crate) fn answer(

@@ -12,7 +12,7 @@ use super::*;
 use crate::domain::{
     ledger::{
         NodeId,
-        consumption::CostShare,
+        consumption::{CostShare, LOSSES_BYTES_MAX, RequestTransport, RowTranslation},
         ids::{TAGS_MAX, Tag},
         lease::LeaseId,
         settlement_after_crash,
@@ -150,6 +150,7 @@ fn admitted_with_texts(text: &str) -> AdmittedRequest {
     }
     let tag = |number: usize| Tag::parse(&format!("{}={number}{}", "n".repeat(32), "v".repeat(63)));
     row.tags = (0..TAGS_MAX).filter_map(tag).collect();
+    (row.transport, row.translated) = (RequestTransport::WebSocket, Some("responses->messages".into()));
     row.modifiers = PriceModifiers {
         service_tier: Some(text.into()),
         speed: Some(text.into()),
@@ -170,6 +171,13 @@ fn admitted_with_texts(text: &str) -> AdmittedRequest {
         }),
         ..admitted
     }
+}
+
+/// Its settlement's record, with the losses of a translation that take most room: short ones, each with its length.
+fn settled_with_losses(mut admitted: AdmittedRequest) -> Record {
+    let losses = (0..LOSSES_BYTES_MAX).map(|_| "dropped n".to_owned());
+    Arc::make_mut(&mut admitted.row).losses = RowTranslation::new("", losses, usize::MAX / 2).losses;
+    settled(admitted)
 }
 
 /// Its settlement's record.
@@ -195,7 +203,7 @@ fn the_largest_records_of_a_request_fit_into_its_reservation() {
     let admitted = admitted_with_texts(&"x".repeat(128));
     let (admission, settlement) = (
         frame_bytes(&Record::Admit(Box::new(admitted.clone()))),
-        frame_bytes(&settled(admitted)),
+        frame_bytes(&settled_with_losses(admitted)),
     );
     assert!(admission <= ADMIT_BYTES_MAX, "{admission}");
     assert!(settlement <= STEP_BYTES_MAX, "{settlement}");
@@ -215,7 +223,7 @@ fn the_parts_of_a_request_fit_into_its_reservation() {
         cost_nano_usd: NanoUsd::from_nanos(i64::MIN),
     };
     Arc::make_mut(&mut admitted.row).parts = vec![part; PARTS_MAX];
-    let bytes = frame_bytes(&settled(admitted));
+    let bytes = frame_bytes(&settled_with_losses(admitted));
     assert!(bytes <= STEP_BYTES_MAX, "{bytes}");
 }
 

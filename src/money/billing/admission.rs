@@ -14,7 +14,7 @@ use crate::{
         catalogue::models::PricedRoute,
         faults::refusal::Refusal,
         keys::{KeyRecord, secret::KeyDigest},
-        ledger::{Denial, calibration::Estimate, ids::Tag},
+        ledger::{Denial, calibration::Estimate, consumption::RequestTransport, ids::Tag},
         money::NanoUsd,
         wire::operation::Operation,
     },
@@ -326,6 +326,8 @@ pub(crate) struct AdmissionRequest<'a> {
     pub model_asked: &'a str,
     /// Whether the client wants a streamed answer.
     pub stream: bool,
+    /// How the request reached weir.
+    pub transport: RequestTransport,
     /// The tags given by the client.
     pub(crate) tags: &'a [Tag],
     /// The requested model, and its price at each provider that may serve it.

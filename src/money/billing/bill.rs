@@ -13,7 +13,7 @@ use crate::{
         faults::End,
         ledger::{
             AccountChange, AdmittedRequest, Checkpoint, ProviderState, QuotaUse, Settlement, TopUp, TopUpReply,
-            consumption::{PriceModifiers, Row, UsageSource},
+            consumption::{PriceModifiers, Row, RowTranslation, UsageSource},
         },
         money::{
             NanoUsd,
@@ -215,6 +215,15 @@ impl Bill {
                 Err(_) => TopUpAnswer::Unknown,
             });
         });
+    }
+
+    /// Records the translation of the request in its row.
+    pub(crate) fn set_translation(&mut self, translation: RowTranslation) {
+        if let Some(admitted) = &mut self.admitted {
+            let row = Arc::make_mut(&mut admitted.row);
+            row.translated = translation.translated;
+            row.losses = translation.losses;
+        }
     }
 
     /// Charges the request at its end, if it is billed, and ends its hold.

@@ -24,7 +24,7 @@ use crate::{
         ledger::{
             AccountChange, AccountView, Denial, Record, Settlement, Step,
             calibration::{Estimate, InputEstimate},
-            consumption::{PriceModifiers, Row, UsageSource},
+            consumption::{PriceModifiers, RequestTransport, Row, RowTranslation, UsageSource},
         },
         money::{NanoUsd, price::PriceList},
         wire::{operation::Operation, usage::Usage},
@@ -250,6 +250,39 @@ async fn what_was_consumed_is_written_in_a_moment_and_once() {
     stop.send(true).unwrap();
     running.await.unwrap();
     assert_eq!(written(), [2, 2], "all of them in one record");
+}
+
+#[tokio::test]
+async fn a_row_says_how_its_request_came_and_what_its_translation_lost() {
+    let fixture = fixture(10_000).await;
+    let key = Arc::new(record(1));
+    let found = FoundKey {
+        digest: &digest(1),
+        record: &key,
+    };
+    let request_id = SmolStr::from("r1");
+    let request = AdmissionRequest {
+        transport: RequestTransport::WebSocket,
+        ..request(found, &request_id)
+    };
+    let mut bill = fixture.billing.try_admit(&key, &request).await.unwrap();
+    bill.set_translation(RowTranslation::new("messages->chat", ["dropped top_k".to_owned()], 0));
+    bill.close(&End::Complete, SERVED, consumed(tokens(300, 500)), clock::instant());
+    let bill = fixture.admit(&key, "r2").await.unwrap();
+    bill.close(&End::Complete, SERVED, consumed(tokens(300, 500)), clock::instant());
+    let rows: Vec<_> = fixture.settlements().into_iter().filter_map(|one| one.row).collect();
+    let told = |row: &Arc<Row>| (row.transport, row.translated.clone(), row.losses.clone());
+    assert_eq!(
+        rows.iter().map(told).collect::<Vec<_>>(),
+        [
+            (
+                RequestTransport::WebSocket,
+                Some("messages->chat".into()),
+                vec!["dropped top_k".into()]
+            ),
+            (RequestTransport::Http, None, Vec::new()),
+        ]
+    );
 }
 
 #[tokio::test]

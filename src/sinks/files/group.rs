@@ -13,7 +13,7 @@ use crate::{
     domain::{
         keys::KeyId,
         ledger::{
-            consumption::{PriceModifiers, Row, UsageSource},
+            consumption::{PriceModifiers, RequestTransport, Row, UsageSource},
             log_query::{LogFilter, LogPosition},
         },
         money::NanoUsd,
@@ -141,6 +141,9 @@ fn blank() -> Option<NumberedRow> {
         ttft_ms: None,
         hold_nano_usd: None,
         attempts: None,
+        transport: RequestTransport::Http,
+        translated: None,
+        losses: Vec::new(),
     };
     Some(NumberedRow { number: 0, row })
 }

@@ -14,12 +14,16 @@ use parquet::{
         types::{ColumnPath, TypePtr},
     },
 };
+use serde::Serialize;
 use smol_str::SmolStr;
 
 use crate::{
     domain::{
         keys::KeyId,
-        ledger::{consumption::UsageSource, ids::Tag},
+        ledger::{
+            consumption::{RequestTransport, UsageSource},
+            ids::Tag,
+        },
         money::NanoUsd,
     },
     journal::NumberedRow,
@@ -149,7 +153,7 @@ macro_rules! modifier {
 }
 
 /// All columns in the order of the file.
-pub(super) static COLUMNS: [ParquetColumn; 44] = [
+pub(super) static COLUMNS: [ParquetColumn; 47] = [
     column(NODE, ColumnForm::Node),
     column(
         "number",
@@ -280,7 +284,7 @@ pub(super) static COLUMNS: [ParquetColumn; 44] = [
     column(
         "parts",
         ColumnForm::OptionalText((
-            |row| (!row.row.parts.is_empty()).then(|| serde_json::to_string(&row.row.parts).ok().map(SmolStr::from))?,
+            |row| json_list(&row.row.parts),
             |row, text| {
                 row.row.parts = serde_json::from_str(text).ok()?;
                 Some(())
@@ -314,7 +318,43 @@ pub(super) static COLUMNS: [ParquetColumn; 44] = [
     later_count!(cache_read_image),
     later_count!(output_audio),
     later_count!(output_image),
+    column(
+        "transport",
+        ColumnForm::OptionalText((
+            |row| row.row.transport.named().map(SmolStr::new_static),
+            |row, text| {
+                row.row.transport = RequestTransport::parse(text)?;
+                Some(())
+            },
+        )),
+    ),
+    column(
+        "translated",
+        ColumnForm::OptionalText((
+            |row| row.row.translated.clone(),
+            |row, text| {
+                row.row.translated = Some(text.into());
+                Some(())
+            },
+        )),
+    ),
+    column(
+        "losses",
+        ColumnForm::OptionalText((
+            |row| json_list(&row.row.losses),
+            |row, text| {
+                row.row.losses = serde_json::from_str(text).ok()?;
+                Some(())
+            },
+        )),
+    ),
 ];
+
+/// Returns a list as JSON; `None` if it is empty.
+fn json_list<T: Serialize>(list: &[T]) -> Option<SmolStr> {
+    let json = || serde_json::to_string(list).ok().map(SmolStr::from);
+    (!list.is_empty()).then(json)?
+}
 
 /// Converts a count to a signed number. It always fits, because counts are at most 2^53.
 fn signed(count: u64) -> i64 {

@@ -16,7 +16,7 @@ use crate::{
         keys::KeyId,
         ledger::{
             NodeId,
-            consumption::{CostShare, PriceModifiers, Row, UsageSource},
+            consumption::{CostShare, PriceModifiers, RequestTransport, Row, UsageSource},
             ids::Tag,
         },
         money::NanoUsd,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The columns' names and types, in the order in which rows are written. New columns are added at the end.
-const COLUMNS: [(&str, Type); 44] = [
+const COLUMNS: [(&str, Type); 47] = [
     ("node", Type::TEXT),
     ("number", Type::INT8),
     ("time", Type::TIMESTAMPTZ),
@@ -72,8 +72,11 @@ const COLUMNS: [(&str, Type); 44] = [
     ("cache_read_image", Type::INT8),
     ("output_audio", Type::INT8),
     ("output_image", Type::INT8),
+    ("transport", Type::TEXT),
+    ("translated", Type::TEXT),
+    ("losses", Type::TEXT_ARRAY),
 ];
-/// The number of usage counts in the columns before `usage_source`. The other usage counts are in the last columns.
+/// The number of usage counts in the columns before `usage_source`. The other usage counts are in later columns.
 const FIRST_COUNTS: usize = 12;
 /// The latest possible time of a row, in milliseconds since the Unix epoch: 9999-12-30, nearly the last day that the calendar
 /// supports.
@@ -125,6 +128,9 @@ pub(super) async fn write(
     let tags: Vec<&str> = row.tags.iter().map(Tag::as_str).collect();
     let hold = row.hold_nano_usd.map(NanoUsd::nanos);
     let attempts = row.attempts.map(i64::from);
+    let (transport, translated) = (row.transport.named(), row.translated.as_deref().map(text));
+    let losses: Vec<String> = row.losses.iter().map(|loss| text(loss)).collect();
+    let losses = Some(losses).filter(|losses| !losses.is_empty());
     let mut values: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(COLUMNS.len());
     values.extend([&node as &(dyn ToSql + Sync), &number, &time, &admitted]);
     values.extend(texts.iter().map(|text| text as &(dyn ToSql + Sync)));
@@ -136,6 +142,7 @@ pub(super) async fn write(
     values.extend([&version as &(dyn ToSql + Sync), &cost, &latency, &ttft, &parts, &tags]);
     values.extend([&hold as &(dyn ToSql + Sync), &attempts]);
     values.extend(later.iter().map(|count| count as &(dyn ToSql + Sync)));
+    values.extend([&transport as &(dyn ToSql + Sync), &translated, &losses]);
     Ok(writer.write(&values).await?)
 }
 
@@ -165,7 +172,7 @@ fn parts(parts: &[CostShare]) -> Result<Value, PostgresError> {
 pub(super) fn read(found: &Found) -> Result<(NodeId, NumberedRow), PostgresError> {
     let mut usage = Usage::default().parts();
     for (into, name) in usage.iter_mut().zip(Usage::NAMES) {
-        *into = optional_integer(found, name)?.map_or(0, i64::unsigned_abs);
+        *into = optional::<i64>(found, name)?.map_or(0, i64::unsigned_abs);
     }
     let parts = match get::<Option<Value>>(found, "parts")? {
         Some(parts) => serde_json::from_value(parts).map_err(|error| unreadable(&error))?,
@@ -173,7 +180,8 @@ pub(super) fn read(found: &Found) -> Result<(NodeId, NumberedRow), PostgresError
     };
     let tags = get::<Vec<&str>>(found, "tags")?;
     let key = KeyId::parse(get(found, "key_id")?);
-    let attempts = optional_integer(found, "attempts")?.map(u32::try_from);
+    let attempts = optional::<i64>(found, "attempts")?.map(u32::try_from);
+    let losses = optional::<Vec<&str>>(found, "losses")?.unwrap_or_default();
     let row = Row {
         time_ms: get::<Timestamp>(found, "time")?.as_millisecond(),
         admitted_ms: get::<Timestamp>(found, "admitted_at")?.as_millisecond(),
@@ -203,8 +211,11 @@ pub(super) fn read(found: &Found) -> Result<(NodeId, NumberedRow), PostgresError
         cost_nano_usd: NanoUsd::from_nanos(get(found, "cost_nano_usd")?),
         latency_ms: count(found, "latency_ms")?,
         ttft_ms: get::<Option<i64>>(found, "ttft_ms")?.map(i64::unsigned_abs),
-        hold_nano_usd: optional_integer(found, "hold_nano_usd")?.map(NanoUsd::from_nanos),
+        hold_nano_usd: optional(found, "hold_nano_usd")?.map(NanoUsd::from_nanos),
         attempts: attempts.transpose().map_err(|error| unreadable(&error))?,
+        transport: transport(found)?,
+        translated: optional::<&str>(found, "translated")?.map(SmolStr::new),
+        losses: losses.into_iter().map(SmolStr::new).collect(),
     };
     let node: &str = get(found, "node")?;
     let node = NodeId::parse(node).ok_or_else(|| unreadable(&format_args!("node {node:?}")))?;
@@ -220,9 +231,16 @@ fn get<'a, T: FromSql<'a>>(found: &'a Found, name: &str) -> Result<T, PostgresEr
     found.try_get(name).map_err(|error| unreadable(&error))
 }
 
-/// Returns the number in a column. `None` if it is null, or if the column is missing because `weir log init` has not been run
+fn transport(found: &Found) -> Result<RequestTransport, PostgresError> {
+    let Some(word) = optional::<&str>(found, "transport")? else {
+        return Ok(RequestTransport::Http);
+    };
+    RequestTransport::parse(word).ok_or_else(|| unreadable(&format_args!("transport {word:?}")))
+}
+
+/// Returns the value in a column. `None` if it is null, or if the column is missing because `weir log init` has not been run
 /// since the column was added.
-fn optional_integer(found: &Found, name: &str) -> Result<Option<i64>, PostgresError> {
+fn optional<'a, T: FromSql<'a>>(found: &'a Found, name: &str) -> Result<Option<T>, PostgresError> {
     let is_there = found.columns().iter().any(|column| column.name() == name);
     if is_there { get(found, name) } else { Ok(None) }
 }

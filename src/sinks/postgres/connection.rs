@@ -59,6 +59,18 @@ impl Drop for PostgresConnection {
     }
 }
 
+impl PostgresSettings {
+    /// Returns the servers and the database in the connection string, without user and password. Empty if it cannot be parsed.
+    pub(crate) fn address(&self) -> String {
+        let Ok(config) = self.url.expose().parse::<Config>() else {
+            return String::new();
+        };
+        let database = config.get_dbname().or(config.get_user());
+        let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
+        format!("{hosts:?} {addresses:?} {:?} {database:?}", config.get_ports())
+    }
+}
+
 impl PostgresDialer {
     /// Creates the dialer without connecting.
     ///

@@ -11,7 +11,7 @@ use crate::domain::{
     keys::{KeyId, KeyRecord, KeyState},
     ledger::{
         AccountRecord, AccountTerms, AdmitCall, AdmitReply, KeyTerms, NodeId,
-        consumption::{CostShare, PriceModifiers, Row, UsageSource},
+        consumption::{CostShare, PriceModifiers, RequestTransport, Row, UsageSource},
     },
     money::NanoUsd,
     wire::usage::{RunKind, Usage},
@@ -292,5 +292,8 @@ pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: Nan
         ttft_ms: None,
         hold_nano_usd: Some(NanoUsd::from_nanos(9_007_199_254_740_993)),
         attempts: Some(3),
+        transport: RequestTransport::WebSocket,
+        translated: Some("responses->chat".into()),
+        losses: vec!["dropped \"[{".into(), "[]".into()],
     }
 }

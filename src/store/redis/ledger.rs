@@ -107,6 +107,11 @@ impl RedisLedger {
         }
     }
 
+    /// Returns the Redis store that the ledger is in.
+    pub(crate) fn store(&self) -> &Arc<RedisStore> {
+        &self.store
+    }
+
     /// Creates a ledger that keeps rows and whose time a test sets.
     #[cfg(test)]
     pub(super) fn with_clock(store: Arc<RedisStore>, clock: TestTime) -> Self {

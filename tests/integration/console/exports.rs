@@ -1,8 +1,12 @@
 //! The log as a file, from its page.
 
+use serde_json::json;
+
 use super::{builder, signed_in};
+use crate::harness::RESPONSES_MODEL;
 use crate::harness::request::Wire;
 use crate::harness::sample::SampleProvider;
+use crate::harness::websocket::WebSocket;
 
 const FORMS: [(&str, &str); 3] = [
     ("jsonl", "application/x-ndjson"),
@@ -11,7 +15,7 @@ const FORMS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn the_page_of_the_log_exports_what_the_command_does_and_tells_holds_and_attempts() {
+fn the_page_of_the_log_exports_what_the_command_does_and_tells_holds_attempts_and_sockets() {
     let provider = SampleProvider::start();
     let weir = builder(&provider.base_url()).start();
     let (key, other) = (weir.key(), weir.key());
@@ -19,7 +23,10 @@ fn the_page_of_the_log_exports_what_the_command_does_and_tells_holds_and_attempt
         let request = Wire::Messages.request(&key.text, "Tell me of weirs. [[sample: deltas=3]]");
         assert_eq!(weir.exchange(&request).status, 200);
     }
-    weir.books(3);
+    let create = json!({"type": "response.create", "model": RESPONSES_MODEL, "store": false,
+        "input": "Tell me of weirs. [[sample: deltas=3]]"});
+    WebSocket::open(weir.gateway, &other.text).ask(&create).completed();
+    weir.books(4);
     let tab = signed_in(&weir, "viewer");
     let page = tab.page("/log");
     assert!(
@@ -27,6 +34,7 @@ fn the_page_of_the_log_exports_what_the_command_does_and_tells_holds_and_attempt
         "{page}"
     );
     assert!(page.contains("<dt>Attempts</dt><dd>1 at a provider</dd>"), "{page}");
+    assert_eq!(page.matches(", on a WebSocket").count(), 1, "{page}");
     for (form, kind) in FORMS {
         assert!(
             page.contains(&format!("href=\"/log/export/{form}?hours=24\"")),
@@ -42,13 +50,13 @@ fn the_page_of_the_log_exports_what_the_command_does_and_tells_holds_and_attempt
     let of_key = tab.get(&format!("/log/export/csv?hours=24&key={}", key.id)).text();
     let lines: Vec<&str> = of_key.lines().collect();
     assert!(
-        lines.len() == 3 && lines[0].ends_with(",output_audio,output_image"),
+        lines.len() == 3 && lines[0].ends_with(",transport,translated,losses"),
         "{of_key}"
     );
     assert!(
         lines[1..]
             .iter()
-            .all(|line| line.ends_with(",1,0,0,0,0,0,0") && line.contains(&key.id)),
+            .all(|line| line.ends_with(",1,0,0,0,0,0,0,,,") && line.contains(&key.id)),
         "{of_key}"
     );
     assert_eq!(tab.get("/log/export/xlsx").status, 404);

@@ -200,7 +200,7 @@ fn records() -> Vec<Vec<u8>> {
     let names = ["messages", "m", "m", "p", "ok", "v"];
     let row = [
         // All that a row may have.
-        &[0xFF, 8][..],
+        &[0xFF, 64][..],
         &[0xE4, 8, 0xE4, 8],
         &texts(&["req_1", "acme"]),
         &key,
@@ -210,7 +210,9 @@ fn records() -> Vec<Vec<u8>> {
         &texts(&["flex", "fast", "us"]),
         &part,
         &[99, 2, 2],
-        &texts(&["team=x"]),
+        &texts(&["team=x", "responses->chat"]),
+        &[2],
+        &texts(&["dropped n"]),
         &lease,
     ]
     .concat();
@@ -219,12 +221,12 @@ fn records() -> Vec<Vec<u8>> {
     let gone = br#"{"kind":"key_gone","id":"key_0123456789abcdef","revision":3}"#;
     let release = [&[2][..], &texts(&["acme", "req_1"]), &key, &[1, 5, 1]].concat();
     let all = vec![
-        [&[1, 1][..], &row].concat(),
-        [&[1, 2][..], &checkpoint, &checkpoint].concat(),
-        [&[1, 3, 2][..], &row].concat(),
-        [&[1, 4][..], &release].concat(),
-        [&[1, 5][..], step].concat(),
-        [&[1, 6][..], gone].concat(),
+        [&[2, 1][..], &row].concat(),
+        [&[2, 2][..], &checkpoint, &checkpoint].concat(),
+        [&[2, 3, 2][..], &row].concat(),
+        [&[2, 4][..], &release].concat(),
+        [&[2, 5][..], step].concat(),
+        [&[2, 6][..], gone].concat(),
     ];
     for record in &all {
         assert_eq!(reread(record).as_ref(), Some(record));

@@ -1,7 +1,10 @@
 //! The log's home is lost, moved or put back, and nothing that counts its rows changes.
 
+use std::process::Command;
+
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use serde_json::Value as Json;
+use tempfile::TempDir;
 
 use crate::harness::postgres::PostgresServer;
 use crate::harness::redis::RedisServer;
@@ -259,4 +262,51 @@ fn rows_of_a_redis_go_to_postgres_and_are_removed_there_when_they_are_proven() {
     rewrite(&weir, "former_home = \"store\"\n", "");
     weir.kill_and_restart();
     assert_eq!(weir.rows().len(), ROWS + 1);
+}
+
+/// What `weir check --store` says with the configuration of a gateway.
+fn checked(weir: &Weir) -> String {
+    let conf = weir.folder().join("weir.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let done = command.args(["check", "--store", "--conf"]).arg(conf).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+#[test]
+fn nodes_of_one_redis_whose_logs_have_different_homes_are_named() {
+    const SAID: &str = "the nodes of this store keep the log in different places: ";
+    let Some(redis) = RedisServer::start() else {
+        skip!("redis-server is not installed")
+    };
+    let provider = SampleProvider::start();
+    let node = || WeirBuilder::new().all_providers(&provider.base_url()).redis(&redis);
+    let nodes = || redis.command(&["HLEN", "{weir:keys}:log-homes"]);
+    let in_store = [(); 2].map(|()| node().start());
+    wait_until("both to be recorded", || nodes().starts_with(":2"));
+    assert!(!checked(&in_store[0]).contains(SAID));
+    let folder = TempDir::new().unwrap();
+    let in_folder = node()
+        .set("log.home", "files")
+        .set("log.files.path", folder.path().to_str().unwrap())
+        .start();
+    let (alike, other) = (&in_store[0], format!("{SAID}this node in store, node_"));
+    wait_until("each to warn of the others", || {
+        let warned = in_folder.logs();
+        alike.logs().contains(&other) && warned.contains(&format!("{SAID}this node in files (folder), node_"))
+    });
+    assert!(
+        alike.logs().contains(" in files (folder). None of them reads"),
+        "{}",
+        alike.logs()
+    );
+    assert_eq!(alike.logs().matches(SAID).count(), 1, "once");
+    let wrong = format!("warning: {SAID}this configuration in store, node_");
+    assert!(checked(alike).contains(&wrong), "{}", checked(alike));
+    let address = folder.path().to_str().unwrap().as_bytes();
+    let is_told = redis
+        .stored_bytes()
+        .windows(address.len())
+        .any(|window| window == address);
+    assert!(!is_told, "the address stays at its node");
 }

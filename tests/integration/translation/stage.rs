@@ -8,7 +8,7 @@ use crate::harness::books::INPUT;
 use crate::harness::client::Response;
 use crate::harness::request::Wire;
 use crate::harness::rules::RuleFolder;
-use crate::harness::{Request, Weir, wait_for};
+use crate::harness::{Request, Weir, WeirBuilder, wait_for};
 
 /// The credential of every provider here.
 pub(super) const SECRET: &str = "secret-in-full";
@@ -97,16 +97,36 @@ impl Stage {
     /// One provider at `base_url` that serves [`MODEL`], with this mode of translation.
     #[track_caller]
     pub(super) fn start(upstream: Upstream, base_url: &str, mode: &str) -> Stage {
+        Stage::start_with(upstream, base_url, mode, |builder| builder)
+    }
+
+    /// The same with further settings.
+    #[track_caller]
+    pub(super) fn start_with(
+        upstream: Upstream,
+        base_url: &str,
+        mode: &str,
+        settings: impl FnOnce(WeirBuilder) -> WeirBuilder,
+    ) -> Stage {
         let model = format!(
             "[[model]]\nname = \"{MODEL}\"\nupstream_name = \"{UPSTREAM_MODEL}\"\noutput_tokens = 64000\ntranslate = \"{mode}\"\n"
         );
         let file = upstream.file(PROVIDER, base_url) + &model;
-        Stage::with(&[(PROVIDER, &file)], Vec::new())
+        Stage::with_settings(&[(PROVIDER, &file)], Vec::new(), settings)
     }
 
     /// These provider files, and these models of weir.toml.
     #[track_caller]
     pub(super) fn with(files: &[(&str, &str)], models: Vec<toml::Value>) -> Stage {
+        Stage::with_settings(files, models, |builder| builder)
+    }
+
+    #[track_caller]
+    fn with_settings(
+        files: &[(&str, &str)],
+        models: Vec<toml::Value>,
+        settings: impl FnOnce(WeirBuilder) -> WeirBuilder,
+    ) -> Stage {
         let rules = RuleFolder::new(files);
         let prices = TempDir::new().unwrap();
         let list = prices.path().join("prices.toml");
@@ -118,7 +138,7 @@ impl Stage {
         if !models.is_empty() {
             builder = builder.set_top("model", models);
         }
-        let weir = builder.start();
+        let weir = settings(builder).start();
         let key = weir.key().text;
         Stage {
             weir,

@@ -62,6 +62,14 @@ pub(in crate::domain::ledger) fn tags() -> impl Strategy<Value = Vec<Tag>> {
     prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(tag, 1..4)]
 }
 
+fn losses() -> impl Strategy<Value = Vec<SmolStr>> {
+    prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(text().prop_map(SmolStr::from), 1..4)]
+}
+
+fn transport() -> impl Strategy<Value = RequestTransport> {
+    prop_oneof![Just(RequestTransport::Http), Just(RequestTransport::WebSocket)]
+}
+
 /// Any row.
 pub(in crate::domain::ledger) fn row() -> BoxedStrategy<Row> {
     let texts = (text(), text(), text(), text(), text(), text(), text());
@@ -71,9 +79,11 @@ pub(in crate::domain::ledger) fn row() -> BoxedStrategy<Row> {
         prop::option::of(any::<i64>()),
         prop::option::of(any::<u32>()),
     );
+    let way = (transport(), prop::option::weighted(0.3, text()), losses());
     let kept = (usage(), source(), parts(), modifiers(), tags());
-    (texts, numbers, options, kept, any::<bool>(), "[A-Za-z0-9]{16}")
-        .prop_map(|(texts, numbers, (ttft_ms, hold, attempts), kept, stream, key)| {
+    (texts, numbers, options, kept, way, any::<bool>(), "[A-Za-z0-9]{16}")
+        .prop_map(|(texts, numbers, (ttft_ms, hold, attempts), kept, way, stream, key)| {
+            let (transport, translated, losses) = way;
             let (request_id, account, protocol, model_asked, model, provider, price_version) = texts;
             let (time_ms, admitted_ms, status, cost, latency_ms) = numbers;
             let (usage, usage_source, parts, modifiers, tags) = kept;
@@ -101,6 +111,9 @@ pub(in crate::domain::ledger) fn row() -> BoxedStrategy<Row> {
                 ttft_ms,
                 hold_nano_usd: hold.map(NanoUsd::from_nanos),
                 attempts,
+                transport,
+                translated: translated.map(SmolStr::from),
+                losses,
             }
         })
         .boxed()

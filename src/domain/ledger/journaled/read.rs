@@ -5,7 +5,7 @@ use smol_str::SmolStr;
 use crate::domain::{
     keys::KeyId,
     ledger::{
-        consumption::{CostShare, PriceModifiers, Row},
+        consumption::{CostShare, PriceModifiers, RequestTransport, Row},
         daily_sums::Sums,
         ids::{NodeId, Tag},
         journaled::{AdmittedRequest, Checkpoint, Record, RecordReader, VERSION, has, kind},
@@ -146,6 +146,12 @@ impl RecordReader<'_> {
             hold_nano_usd: self.read_if(flags & has::HOLD, Self::amount)?,
             attempts: self.read_if(flags & has::ATTEMPTS, |from| u32::try_from(from.number()?).ok())?,
             tags: self.list(flags & has::TAGS, |from| from.text_as(Tag::parse))?,
+            transport: match flags & has::WEB_SOCKET {
+                0 => RequestTransport::Http,
+                _ => RequestTransport::WebSocket,
+            },
+            translated: self.read_if(flags & has::TRANSLATED, Self::text)?,
+            losses: self.list(flags & has::LOSSES, Self::text)?,
         };
         Some((row, tokens_estimated, self.lease(flags)?))
     }

@@ -1,9 +1,12 @@
 //! Writes records as bytes, in the form that [`super`] describes.
 
+use smol_str::SmolStr;
+
 use crate::domain::{
     ledger::{
-        consumption::{CostShare, PriceModifiers, Row},
+        consumption::{CostShare, PriceModifiers, RequestTransport, Row},
         daily_sums::Sums,
+        ids::Tag,
         journaled::{AdmittedRequest, Checkpoint, Record, RecordWriter, VERSION, has, kind, without_zeros},
         lease::LeaseId,
         step::{AccountChange, Settlement, Step},
@@ -156,9 +159,13 @@ impl RecordWriter<'_> {
             ttft_ms,
             hold_nano_usd,
             attempts,
+            transport,
+            translated,
+            losses,
         } = row;
         self.number(
             flags_of(modifiers, parts, *ttft_ms)
+                | flags_of_way(*transport, translated.is_some(), losses)
                 | flag(*stream, has::STREAM)
                 | flag(hold_nano_usd.is_some(), has::HOLD)
                 | flag(attempts.is_some(), has::ATTEMPTS)
@@ -187,10 +194,11 @@ impl RecordWriter<'_> {
         if let Some(attempts) = attempts {
             self.number(u64::from(*attempts));
         }
-        if !tags.is_empty() {
-            self.number(tags.len() as u64);
-            tags.iter().for_each(|tag| self.text(tag.as_str()));
+        self.list(tags.iter().map(Tag::as_str));
+        if let Some(translated) = translated {
+            self.text(translated);
         }
+        self.list(losses.iter().map(SmolStr::as_str));
         self.lease(lease);
     }
 
@@ -277,6 +285,14 @@ impl RecordWriter<'_> {
         self.number(index_in(&UsageSource::ALL, source));
     }
 
+    /// Appends the number of texts and the texts. Appends nothing for an empty list, whose flag is not set.
+    fn list<'t>(&mut self, texts: impl ExactSizeIterator<Item = &'t str>) {
+        if texts.len() > 0 {
+            self.number(texts.len() as u64);
+            texts.for_each(|text| self.text(text));
+        }
+    }
+
     fn lease(&mut self, lease: Option<&LeaseId>) {
         if let Some(LeaseId { holder, number }) = lease {
             self.text(holder.as_str());
@@ -292,6 +308,13 @@ fn flags_of(modifiers: &PriceModifiers, parts: &[CostShare], ttft_ms: Option<u64
         | flag(modifiers.geo.is_some(), has::GEO)
         | flag(!parts.is_empty(), has::PARTS)
         | flag(ttft_ms.is_some(), has::TTFT)
+}
+
+/// Returns the flags of the fields that say how a request came and what its translation lost.
+fn flags_of_way(transport: RequestTransport, is_translated: bool, losses: &[SmolStr]) -> u64 {
+    flag(transport == RequestTransport::WebSocket, has::WEB_SOCKET)
+        | flag(is_translated, has::TRANSLATED)
+        | flag(!losses.is_empty(), has::LOSSES)
 }
 
 /// Returns the index of `one` in `all`.

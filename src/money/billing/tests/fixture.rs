@@ -114,6 +114,7 @@ pub(super) fn request<'a>(key: FoundKey<'a>, request_id: &'a SmolStr) -> Admissi
         operation: Operation::Messages,
         model_asked: "m",
         stream: true,
+        transport: RequestTransport::Http,
         tags: &[],
         route: &ROUTE,
         estimate: Estimate {

@@ -3,7 +3,10 @@
 use smol_str::SmolStr;
 
 use super::*;
-use crate::sinks::files::{schema::COLUMNS, table::TableWriter};
+use crate::{
+    domain::ledger::consumption::RequestTransport,
+    sinks::files::{schema::COLUMNS, table::TableWriter},
+};
 
 /// How many columns the first files had.
 const FIRST_COLUMNS: usize = 36;
@@ -34,6 +37,8 @@ async fn mixed(place: &OnDisk) -> Vec<Arc<NumberedRow>> {
                 let numbered = Arc::make_mut(&mut row);
                 (numbered.row.hold_nano_usd, numbered.row.attempts) = (None, None);
                 (numbered.row.usage.input_audio, numbered.row.usage.output_image) = (0, 0);
+                numbered.row.transport = RequestTransport::Http;
+                (numbered.row.translated, numbered.row.losses) = (None, Vec::new());
             }
             row
         }));

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    domain::ledger::{consumption::Row, log_query},
+    domain::ledger::{
+        consumption::{RequestTransport, Row},
+        log_query,
+    },
     journal::NumberedRow,
     sinks::{
         Sink,
@@ -14,10 +17,11 @@ use crate::{
 
 use super::{BEGIN_MS, DAY_MS, WRITER, ready};
 
-/// Takes what the third and the fourth migration have made away again.
+/// Takes what the migrations from the third on have made away again.
 const WITHOUT_LATER_COLUMNS: &str = "ALTER TABLE weir.log DROP COLUMN hold_nano_usd, DROP COLUMN attempts, \
     DROP COLUMN input_audio, DROP COLUMN input_image, DROP COLUMN cache_read_audio, DROP COLUMN cache_read_image, \
-    DROP COLUMN output_audio, DROP COLUMN output_image; DELETE FROM weir.migration WHERE number >= 3";
+    DROP COLUMN output_audio, DROP COLUMN output_image, \
+    DROP COLUMN transport, DROP COLUMN translated, DROP COLUMN losses; DELETE FROM weir.migration WHERE number >= 3";
 
 #[tokio::test]
 async fn a_table_without_later_columns_is_read_and_takes_rows_with_them_after_its_migrations() {
@@ -32,6 +36,8 @@ async fn a_table_without_later_columns_is_read_and_takes_rows_with_them_after_it
         let row = Arc::make_mut(row);
         (row.row.hold_nano_usd, row.row.attempts) = (None, None);
         (row.row.usage.input_audio, row.row.usage.output_image) = (0, 0);
+        row.row.transport = RequestTransport::Http;
+        (row.row.translated, row.row.losses) = (None, Vec::new());
     }
     let account = &first.rows[0].row.account;
     let in_order = |rows: &[Arc<NumberedRow>]| {
@@ -46,10 +52,11 @@ async fn a_table_without_later_columns_is_read_and_takes_rows_with_them_after_it
     assert_eq!(found, in_order(&expected));
     let refused = log.append(&second).await.unwrap_err();
     assert!(refused.to_string().contains("weir log init"), "{refused}");
-    assert_eq!(set_up(&server.own(), &Grants::default()).await.unwrap(), [3, 4]);
+    assert_eq!(set_up(&server.own(), &Grants::default()).await.unwrap(), [3, 4, 5]);
     log.append(&second).await.unwrap();
     assert!(second.rows.iter().any(|row| row.row.hold_nano_usd.is_some()));
     assert!(second.rows.iter().any(|row| row.row.usage.output_image > 0));
+    assert!(second.rows.iter().any(|row| !row.row.losses.is_empty()));
     expected.extend(second.rows);
     assert_eq!(server.rows(&node(1)).await, expected);
     let found = of_day(&log, account, BEGIN_MS / DAY_MS, 100).await;
