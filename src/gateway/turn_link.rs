@@ -23,6 +23,7 @@ use crate::{
     edges::body_budget::BodyReservation,
     gateway::{
         conversations::Conversations,
+        lines::{LineProgress, SocketLines},
         presence::Presence,
         provider_state::WriteGate,
         request::{
@@ -73,6 +74,10 @@ pub(crate) struct TurnLink {
     gate: Arc<WriteGate>,
     /// The presence of the client; empty if the request ends with its client.
     presence: OnceLock<Arc<Presence>>,
+    /// The WebSockets to providers that belong to the socket; empty if there are none.
+    lines: OnceLock<Arc<SocketLines>>,
+    /// How far the current attempt has come on a WebSocket to the provider; `None` if it does not use one.
+    line_progress: Mutex<Option<Arc<LineProgress>>>,
     /// The message, or the refusal of a message that was not stored; `None` once the body has been read.
     message: Mutex<Option<Result<TurnMessage, Refusal>>>,
     /// The response that the request continues from the socket's memory; `None` if it does not.
@@ -96,6 +101,8 @@ impl TurnLink {
             conversations,
             gate: Arc::default(),
             presence: OnceLock::new(),
+            lines: OnceLock::new(),
+            line_progress: Mutex::new(None),
             message: Mutex::new(Some(message)),
             parent: Mutex::new(None),
             conversation: Mutex::new(None),
@@ -118,6 +125,35 @@ impl TurnLink {
     /// The presence of the client; `None` if the request ends with its client.
     pub(crate) fn presence(&self) -> Option<&Arc<Presence>> {
         self.presence.get()
+    }
+
+    /// Lets the request use the WebSockets to providers that belong to its socket.
+    pub(crate) fn use_lines(&self, lines: &Arc<SocketLines>) {
+        // A request belongs to one socket, so the cell is empty.
+        let _ = self.lines.set(Arc::clone(lines));
+    }
+
+    /// The WebSockets to providers that belong to the request's socket; `None` if there are none.
+    pub(crate) fn lines(&self) -> Option<&Arc<SocketLines>> {
+        self.lines.get()
+    }
+
+    /// Sets how far the current attempt has come on a WebSocket to the provider; `None` if it does not use one.
+    pub(crate) fn set_line_progress(&self, progress: Option<Arc<LineProgress>>) {
+        *self.line_progress.lock() = progress;
+    }
+
+    /// Whether the current attempt uses a WebSocket on which the provider has not read the request.
+    pub(crate) fn is_unread_on_line(&self) -> bool {
+        self.line_progress
+            .lock()
+            .as_ref()
+            .is_some_and(|progress| progress.is_unread())
+    }
+
+    /// The number of the request's lane on its socket; 0 for the default lane.
+    pub(crate) fn lane(&self) -> u8 {
+        self.origin.at.lane
     }
 
     /// The name of the request's lane; `None` for the default lane.

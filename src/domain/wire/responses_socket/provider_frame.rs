@@ -63,9 +63,9 @@ impl CreateFrame {
         Some(Self { parts })
     }
 
-    /// Returns the parts of the frame's text.
-    pub(crate) fn into_parts(self) -> Vec<Bytes> {
-        self.parts
+    /// Takes the parts of the frame's text out of the frame.
+    pub(crate) fn take_parts(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.parts)
     }
 }
 

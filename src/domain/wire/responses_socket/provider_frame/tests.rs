@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 
 fn frame_of(body: &str) -> Option<String> {
-    let frame = CreateFrame::from_body(&Bytes::copy_from_slice(body.as_bytes()))?;
-    Some(String::from_utf8(frame.into_parts().concat()).expect("UTF-8"))
+    let mut frame = CreateFrame::from_body(&Bytes::copy_from_slice(body.as_bytes()))?;
+    Some(String::from_utf8(frame.take_parts().concat()).expect("UTF-8"))
 }
 
 #[test]
