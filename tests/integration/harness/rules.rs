@@ -63,6 +63,11 @@ impl RuleFolder {
             .set("rules.folder", self.path().to_str().unwrap())
     }
 
+    /// The same gateway, which these files live as long as.
+    pub(crate) fn into_weir_at(self, base_url: &str) -> WeirBuilder {
+        self.weir_at(base_url).keeping(self)
+    }
+
     /// Writes a file as a careful tool does: whole or not at all.
     pub(crate) fn write(&self, name: &str, text: &str) {
         let partial = self.0.path().join(format!("{name}.partial"));

@@ -90,7 +90,7 @@ fn a_handshake_has_the_credential_of_the_gateway_and_nothing_of_the_client() {
     const NONCE_OF_CLIENT: &str = "dGhlIHNhbXBsZSBub25jZQ==";
     let provider = socket_provider(&Steps::default());
     let rules = RuleFolder::over_websocket_with("", "set = { x-of-the-file = \"1\" }");
-    let weir = rules.weir_at(&provider.base_url()).start();
+    let weir = rules.into_weir_at(&provider.base_url()).start();
     let key = weir.key().text;
     let of_client = [
         ("cookie", "session=1"),
@@ -232,7 +232,7 @@ fn a_response_that_is_continued_in_two_lanes_at_once_is_whole_in_both() {
     let events = socket.events_to_ends(2);
     let mut ways = HashSet::new();
     for (lane, prompt) in &prompts {
-        let turn = Turn::of_lane(&events, Some(lane)).completed();
+        let turn = Turn::of_lane(&events, Some(*lane)).completed();
         assert_eq!(turn.text(), words(prompt));
         let asked = asked_with(&provider, prompt).pop().unwrap();
         let mut whole = vec![user_item("root")];
@@ -249,7 +249,7 @@ fn lanes_are_answered_at_once_each_on_a_websocket_of_its_own_up_to_the_maximum()
     for (maximum, lines) in [(4, 3), (2, 2), (1, 1), (0, 0)] {
         let steps = Steps::default();
         let provider = socket_provider(&steps);
-        let weir = RuleFolder::over_websocket().weir_at(&provider.base_url());
+        let weir = RuleFolder::over_websocket().into_weir_at(&provider.base_url());
         let weir = weir.set("sockets.provider_lines_max", maximum).start();
         let key = weir.key().text;
         let mut socket = WebSocket::open(weir.gateway, &key);
@@ -261,7 +261,7 @@ fn lanes_are_answered_at_once_each_on_a_websocket_of_its_own_up_to_the_maximum()
         steps.permit();
         let events = socket.events_to_ends(prompts.len());
         for (lane, prompt) in &prompts {
-            assert_eq!(Turn::of_lane(&events, Some(lane)).completed().text(), words(prompt));
+            assert_eq!(Turn::of_lane(&events, Some(*lane)).completed().text(), words(prompt));
         }
         let mut ways = provider.ways();
         ways.retain(|way| *way != Way::Post);
@@ -388,8 +388,8 @@ free = true
 "#,
         provider.base_url()
     );
-    let weir = RuleFolder::new(&[("two", &text)]).weir();
-    let weir = weir.variable("SECRET_A", "secret-a-in-full");
+    let rules = RuleFolder::new(&[("two", &text)]);
+    let weir = rules.weir().variable("SECRET_A", "secret-a-in-full");
     let weir = weir.variable("SECRET_B", "secret-b-in-full").start();
     let key = weir.key().text;
     for number in 0..10 {
@@ -449,7 +449,7 @@ fn a_large_body_goes_by_post() {
 /// A provider with TLS, and a gateway that trusts an authority and offers HTTP/2 where it can.
 fn over_tls(trusted: &Authority, provider: &SocketProvider) -> WeirBuilder {
     RuleFolder::over_websocket()
-        .weir_at(&provider.base_url())
+        .into_weir_at(&provider.base_url())
         .set("upstream.ca_file", trusted.ca_file().to_str().unwrap())
         .set("upstream.http2", true)
 }

@@ -163,13 +163,15 @@ fn a_response_that_no_request_asked_for_ends_the_websocket_and_is_not_charged() 
     weir.books(4);
 }
 
+/// How a client leaves.
+type Leave = fn(WebSocket);
+
 #[test]
 fn a_websocket_to_the_provider_ends_with_the_socket_of_the_client() {
     let steps = Steps::default();
     let provider = socket_provider(&steps);
     let weir = weir_over(&provider);
     let key = weir.key().text;
-    type Leave = fn(WebSocket);
     let ways: [Leave; 3] = [
         |mut socket: WebSocket| {
             socket.send_close(1000);
@@ -193,7 +195,7 @@ fn a_websocket_to_the_provider_ends_with_the_socket_of_the_client() {
 #[test]
 fn a_websocket_without_requests_ends_and_the_conversation_goes_on() {
     let provider = socket_provider(&Steps::default());
-    let weir = RuleFolder::over_websocket().weir_at(&provider.base_url());
+    let weir = RuleFolder::over_websocket().into_weir_at(&provider.base_url());
     let weir = weir.set("sockets.provider_idle_seconds", 1).start();
     let mut socket = WebSocket::open(weir.gateway, &weir.key().text);
     let mut conversation = Conversation::default();
@@ -207,7 +209,7 @@ fn a_websocket_without_requests_ends_and_the_conversation_goes_on() {
 #[test]
 fn a_provider_that_is_silent_in_the_middle_loses_its_websocket_and_the_client_is_told() {
     let provider = socket_provider(&Steps::default());
-    let weir = RuleFolder::over_websocket().weir_at(&provider.base_url());
+    let weir = RuleFolder::over_websocket().into_weir_at(&provider.base_url());
     let weir = weir.set("upstream.idle_seconds", 1).start();
     let mut socket = WebSocket::open(weir.gateway, &weir.key().text);
     let stalled = socket.ask(&create("silent in the middle"));
@@ -216,6 +218,26 @@ fn a_provider_that_is_silent_in_the_middle_loses_its_websocket_and_the_client_is
     assert_eq!(socket.ask(&create("hi")).completed().text(), words("hi"));
     assert_eq!(provider.ways(), [Way::Line(0), Way::Line(1)]);
     weir.books(2);
+}
+
+#[test]
+fn a_provider_that_does_not_answer_pings_loses_its_websocket() {
+    let steps = Steps::default();
+    let provider = socket_provider(&steps);
+    let weir = RuleFolder::over_websocket().into_weir_at(&provider.base_url());
+    let weir = weir.set("sockets.ping_seconds", 1).start();
+    let mut socket = WebSocket::open(weir.gateway, &weir.key().text);
+    socket.ask(&create("hi, then deaf")).completed();
+    let ended = "weir_provider_sockets_total{end=\"silent\"} 1\n";
+    wait_until(ended, || {
+        // The client answers its own pings.
+        assert_eq!(socket.settle(), Vec::<Json>::new());
+        weir.metrics().contains(ended)
+    });
+    steps.permit();
+    wait_lines_closed(&weir, &provider);
+    assert_eq!(socket.ask(&create("ho")).completed().text(), words("ho"));
+    assert_eq!(provider.ways(), [Way::Line(0), Way::Line(1)]);
 }
 
 /// The error with which a provider ends a WebSocket that is too old: clients in Node without a listener for errors end at it.
@@ -241,7 +263,7 @@ fn a_client_that_leaves_in_the_middle_ends_its_websocket_where_answers_are_not_r
     let steps = Steps::default();
     let provider = socket_provider(&steps);
     let rules = RuleFolder::over_websocket_with("[on_client_gone]\nstream = \"abort\"\n", "");
-    let weir = rules.weir_at(&provider.base_url()).start();
+    let weir = rules.into_weir_at(&provider.base_url()).start();
     let mut socket = WebSocket::open(weir.gateway, &weir.key().text);
     socket.send(&create(&held_until(1)));
     socket.event();

@@ -20,7 +20,7 @@ pub(super) fn socket_provider(steps: &Steps) -> SocketProvider {
 
 /// A gateway that goes to this provider over WebSocket where it can.
 pub(super) fn weir_over(provider: &SocketProvider) -> Weir {
-    RuleFolder::over_websocket().weir_at(&provider.base_url()).start()
+    RuleFolder::over_websocket().into_weir_at(&provider.base_url()).start()
 }
 
 /// The error object of a request that the provider does not like.
@@ -95,7 +95,8 @@ pub(super) fn halves(number: usize, prompt: &str) -> [Vec<Act>; 2] {
 ///   and `too old first`;
 /// - in its middle: `close N in the middle`, `cut in the middle`, `an error in the middle`, `silent in the middle`, `begun twice`, and
 ///   to wait for a step ([`held_until`]);
-/// - behind it: `then close 1000`, `then too old`, `then a ping`, `then another`: a response that nobody asked for.
+/// - behind it: `then close 1000`, `then too old`, `then a ping`, `then deaf` until the first step, `then another`: a
+///   response that nobody asked for.
 ///
 /// The response itself is as [`usage_of`] and [`response`] say, `incomplete` or `failing`. Responses have the numbers of their requests.
 ///
@@ -139,6 +140,7 @@ pub(super) fn script(asked: &Asked) -> Vec<Act> {
         ("then close 1000", vec![Act::Close(1000)]),
         ("then too old", vec![Act::Error(400, age_reached()), Act::Close(1000)]),
         ("then a ping", vec![Act::Ping]),
+        ("then deaf", vec![Act::WaitDeaf(1)]),
         ("then another", vec![Act::Event(created(asked.number + 1000))]),
     ])
     .unwrap_or_default();
@@ -200,6 +202,11 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
+    /// Everything that was said so far.
+    pub(super) fn items(&self) -> &[Json] {
+        &self.items
+    }
+
     /// Says a prompt, which must be the first of its words, and checks how its request has reached the provider.
     #[track_caller]
     pub(super) fn say(&mut self, socket: &mut WebSocket, provider: &SocketProvider, prompt: &str) -> Asked {
