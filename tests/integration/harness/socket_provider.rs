@@ -377,7 +377,7 @@ impl<S: Read + Write> Line<'_, S> {
     /// Reads until a condition holds.
     fn look_until(&mut self, is_met: impl Fn(&Self) -> bool) -> bool {
         let until = Instant::now() + DEADLINE;
-        while !is_met(self) {
+        while !is_met(&*self) {
             if Instant::now() > until || !self.look() {
                 return false;
             }
