@@ -65,6 +65,15 @@ impl LineHost {
     }
 }
 
+/// A request for the line that has made the response before it.
+#[derive(Debug)]
+pub(crate) struct LineContinuation {
+    /// The id of that response.
+    pub parent: String,
+    /// The frame that names that response, and has only what is new of the input.
+    pub frame: CreateFrame,
+}
+
 /// A request that is to go over a line.
 pub(crate) struct LineRequest {
     /// The peer to which a POST would go, limited to HTTP/1.1.
@@ -75,7 +84,10 @@ pub(crate) struct LineRequest {
     /// The request line and the headers of the handshake, without its key. A line is used only for requests with the same ones, which
     /// name the provider's endpoint and the credential.
     pub head: Bytes,
+    /// The frame with the complete input.
     pub frame: CreateFrame,
+    /// The request as a continuation; `None` if it continues no response from the memory of its client's socket.
+    pub continuation: Option<LineContinuation>,
     /// The length of the POST's body in bytes.
     pub body_bytes: usize,
     /// The number of the request's lane on the client's socket.
@@ -114,6 +126,12 @@ struct OpenLine {
 }
 
 impl OpenLine {
+    /// Returns the request as a continuation, if this line has made the response that it continues, and no response since.
+    fn continuation<'r>(&self, request: &'r LineRequest) -> Option<&'r LineContinuation> {
+        let continuation = request.continuation.as_ref()?;
+        self.state.has_response(&continuation.parent).then_some(continuation)
+    }
+
     /// Whether the line goes where the request has to go.
     fn fits(&self, request: &LineRequest) -> bool {
         self.place == request.place && self.head == request.head
@@ -140,13 +158,15 @@ enum ChosenLine {
 }
 
 impl LineSet {
-    /// Chooses the line for a request. The line that the request's lane used comes first, then a new one, then any free one.
+    /// Chooses the line for a request. The line that has made the response that the request continues comes first, then the one that
+    /// the request's lane used, then a new one, then any free one.
     fn choose(&mut self, request: &LineRequest) -> ChosenLine {
         if self.is_closed {
             return ChosenLine::None;
         }
         self.lines.retain(|line| !line.turns.is_closed());
-        if let Some(line) = self.acquire(request, |line| line.lane == request.lane) {
+        let own = self.acquire(request, |line| line.continuation(request).is_some());
+        if let Some(line) = own.or_else(|| self.acquire(request, |line| line.lane == request.lane)) {
             return ChosenLine::Free(line);
         }
         if self.lines.len() + self.opening < request.lines_max || self.drop_other(request) {
@@ -251,8 +271,13 @@ impl SocketLines {
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
         let (complete, written) = oneshot::channel();
         let progress: Arc<LineProgress> = Arc::default();
+        let (frame, complete_frame) = match line.continuation(request) {
+            Some(continuation) => (continuation.frame.clone(), Some(request.frame.clone())),
+            None => (request.frame.clone(), None),
+        };
         let turn = LineTurn {
-            frame: request.frame.clone(),
+            frame,
+            complete_frame,
             body_bytes: request.body_bytes,
             written,
             answer: theirs,

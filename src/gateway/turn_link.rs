@@ -17,13 +17,14 @@ use crate::{
         wire::responses_socket::{
             client_frame::{ClientFrame, join_items},
             conversations::{ConversationOwner, SocketLane},
+            provider_frame::CreateFrame,
             server_frame::CompletedResponse,
         },
     },
     edges::body_budget::BodyReservation,
     gateway::{
         conversations::Conversations,
-        lines::{LineProgress, SocketLines},
+        lines::{LineContinuation, LineProgress, SocketLines},
         presence::Presence,
         provider_state::WriteGate,
         request::{
@@ -62,6 +63,8 @@ pub(crate) struct TurnOrigin {
 struct PendingConversation {
     /// All items of the input, as the inside of a JSON array.
     items: Vec<u8>,
+    /// The number of bytes at the end of `items` that the client has sent with this request.
+    new_bytes: usize,
     #[expect(dead_code, reason = "held until the answer ends")]
     lease: BodyReservation,
 }
@@ -255,12 +258,13 @@ impl TurnLink {
         if joined.is_some() {
             *self.parent.lock() = previous.map(|id| id.into_owned());
         }
+        let new_bytes = own.as_deref().map_or(0, <[u8]>::len);
         let is_warm_up = frame.is_warm_up();
         self.is_warm_up.store(is_warm_up, Ordering::Relaxed);
         if (frame.is_unstored() || is_warm_up)
             && let Some(items) = joined.or_else(|| own.map(|own| own.into_owned()))
         {
-            self.keep_input(items, conversation_lease);
+            self.keep_input(items, new_bytes, conversation_lease);
         }
         let body = RequestBody::new(bytes, BodyFraming::Sized, received, None, lease);
         Ok((body, frame.fault()))
@@ -268,10 +272,24 @@ impl TurnLink {
 
     /// Keeps the input until the answer ends, if there is memory for it. Otherwise the response cannot be continued, and the
     /// client sends everything again.
-    fn keep_input(&self, items: Vec<u8>, mut lease: BodyReservation) {
+    fn keep_input(&self, items: Vec<u8>, new_bytes: usize, mut lease: BodyReservation) {
         if body::grow_lease(&mut lease, items.len()).is_ok() {
-            *self.conversation.lock() = Some(PendingConversation { items, lease });
+            *self.conversation.lock() = Some(PendingConversation {
+                items,
+                new_bytes,
+                lease,
+            });
         }
+    }
+
+    /// Returns the request as a continuation on the WebSocket that has the response before it; `None` if the request continues none from
+    /// the socket's memory. `body` is the complete body for the provider.
+    pub(crate) fn continuation(&self, body: &Bytes) -> Option<LineContinuation> {
+        let parent = self.parent.lock().clone()?;
+        let conversation = self.conversation.lock();
+        let PendingConversation { items, new_bytes, .. } = conversation.as_ref()?;
+        let frame = CreateFrame::continuing(body, &parent, (items.as_slice(), *new_bytes))?;
+        Some(LineContinuation { parent, frame })
     }
 
     /// Whether the socket needs the items of the answer.

@@ -10,7 +10,7 @@ use crate::{
     gateway::lines::{
         refusals::{LinePlace, LineRefusals},
         stream::LineStream,
-        turn::{LineClose, LineState, LineTurn, CarriedTurn},
+        turn::{CarriedTurn, LineClose, LineState, LineTurn},
     },
     telemetry::metrics::{GaugeGuard, LineEnd, Metrics},
 };

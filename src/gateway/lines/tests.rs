@@ -26,6 +26,7 @@ fn request(head: &'static str, lane: u8) -> LineRequest {
         provider: "p".to_owned(),
         head: Bytes::from_static(head.as_bytes()),
         frame: CreateFrame::from_body(&Bytes::from_static(b"{}")).expect("a frame"),
+        continuation: None,
         body_bytes: 2,
         lane,
         lines_max: 2,

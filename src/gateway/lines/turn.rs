@@ -14,6 +14,7 @@ use std::{
 };
 
 use bytes::{Buf, BytesMut};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
     sync::oneshot,
@@ -21,7 +22,7 @@ use tokio::{
 
 use crate::{
     domain::wire::responses_socket::provider_frame::{
-        AGE_REACHED, CreateFrame, LAST_CHUNK, ProviderEvent, ProviderEventKind, STREAM_HEAD,
+        AGE_REACHED, CreateFrame, LAST_CHUNK, PARENT_GONE, ProviderEvent, ProviderEventKind, STREAM_HEAD,
     },
     gateway::lines::stream::{LineEvent, LineStream},
     telemetry::metrics::LineEnd,
@@ -84,12 +85,24 @@ impl LineClose {
 pub(super) struct LineState {
     /// Whether the WebSocket carries a request, or one is on its way to it.
     is_busy: AtomicBool,
+    /// The id of the last response, which the provider can continue on this WebSocket only; `None` if there is none, or it was not
+    /// complete.
+    last_response: Mutex<Option<String>>,
 }
 
 impl LineState {
     /// Reserves the WebSocket for a request. Returns false if it carries one.
     pub(super) fn acquire(&self) -> bool {
         !self.is_busy.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the last response on the WebSocket has this id.
+    pub(super) fn has_response(&self, id: &str) -> bool {
+        self.last_response.lock().as_deref() == Some(id)
+    }
+
+    fn set_response(&self, id: Option<String>) {
+        *self.last_response.lock() = id;
     }
 
     /// Makes the WebSocket free for the next request.
@@ -120,6 +133,9 @@ impl LineProgress {
 #[derive(Debug)]
 pub(super) struct LineTurn {
     pub frame: CreateFrame,
+    /// The frame with the complete input, for a provider that does not have the response that `frame` continues. `None` if `frame` is
+    /// complete.
+    pub complete_frame: Option<CreateFrame>,
     /// The length of the POST's body in bytes.
     pub body_bytes: usize,
     /// Notified when Pingora has written the request.
@@ -134,6 +150,8 @@ pub(super) struct CarriedTurn {
     turn: LineTurn,
     /// Whether the frame is being sent or has been sent.
     is_begun: bool,
+    /// The frame that is sent next, because the provider has refused the first one; `None` in all other cases.
+    next_frame: Option<CreateFrame>,
     /// The part of the answer that Pingora has not read.
     out: BytesMut,
     /// Whether the answer's head has been written.
@@ -154,6 +172,7 @@ impl CarriedTurn {
         Self {
             turn,
             is_begun: false,
+            next_frame: None,
             out: BytesMut::new(),
             has_head: false,
             is_created: false,
@@ -191,6 +210,9 @@ impl CarriedTurn {
                 // What cannot be written now is written when Pingora has read more of the answer.
                 let _ = stream.poll_write(cx);
                 return Poll::Pending;
+            }
+            if let Some(mut frame) = self.next_frame.take() {
+                stream.send(frame.take_parts());
             }
             let event = stream.poll_event(cx);
             if self.is_begun && !stream.is_sending() && !self.has_head {
@@ -281,11 +303,15 @@ impl CarriedTurn {
             return self.on_refused(event, state);
         }
         if !std::mem::replace(&mut self.has_head, true) {
+            // Its memory does not count in the budget any more.
+            self.turn.complete_frame = None;
             self.out.extend_from_slice(STREAM_HEAD);
         }
         event.write_chunk(&mut self.out);
         if event.is_last() {
             self.out.extend_from_slice(LAST_CHUNK);
+            let is_complete = event.kind == ProviderEventKind::Completed;
+            state.set_response(is_complete.then(|| event.response_id()).flatten());
             self.end_answer(state);
         }
     }
@@ -297,8 +323,15 @@ impl CarriedTurn {
             self.turn.progress.set_may_be_read(false);
             return self.break_off(LineClose::normal(LineEnd::Provider));
         }
+        if event.error_code().as_deref() == Some(PARENT_GONE)
+            && let Some(frame) = self.turn.complete_frame.take()
+        {
+            self.next_frame = Some(frame);
+            return;
+        }
         self.has_head = true;
         event.write_error_answer(&mut self.out);
+        state.set_response(None);
         self.end_answer(state);
     }
 

@@ -116,6 +116,7 @@ pub(super) fn turn(
         provider: endpoint.provider.name.clone(),
         head: handshake_head(forward)?,
         frame: CreateFrame::from_body(body)?,
+        continuation: link.continuation(body),
         body_bytes: body.len(),
         lane: link.lane(),
         lines_max,

@@ -29,10 +29,16 @@ pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// The code of the error with which a provider ends a WebSocket that has reached its maximum age.
 pub(crate) const AGE_REACHED: &str = "websocket_connection_limit_reached";
 
+/// The code of the error with which a provider refuses to continue a response that its WebSocket does not have.
+pub(crate) const PARENT_GONE: &str = "previous_response_not_found";
+
 /// The beginning of a `response.create` frame.
 const CREATE: &[u8] = br#"{"type":"response.create""#;
 /// The end of each body that weir makes of a client's frame. A provider's WebSocket takes no such member.
 const STREAM_MEMBER: &[u8] = br#""stream":true}"#;
+
+/// The beginning of the input in each body that weir makes of a continuation.
+const INPUT_MEMBER: &[u8] = br#""input":["#;
 
 /// The maximum number of headers that are read from an error frame.
 const HEADERS_MAX: usize = 64;
@@ -60,6 +66,28 @@ impl CreateFrame {
         let mut parts = vec![Bytes::from_static(CREATE)];
         parts.extend(own);
         parts.push(Bytes::from_static(b"}"));
+        Some(Self { parts })
+    }
+
+    /// Turns the body of a POST into a frame that continues the response `parent` and has only what is new of the input. `input` is the
+    /// inside of the body's `input`, whose last `new_bytes` bytes are new. Returns `None` if the body has another input, or is not one
+    /// that weir has made of a client's frame.
+    pub(crate) fn continuing(body: &Bytes, parent: &str, (input, new_bytes): (&[u8], usize)) -> Option<Self> {
+        let inside = body.strip_suffix(STREAM_MEMBER)?.strip_suffix(b"],")?;
+        let before = inside.strip_suffix(input)?.strip_suffix(INPUT_MEMBER)?;
+        let members = match before {
+            [b'{'] => Vec::new(),
+            [b'{', members @ .., b','] => vec![Bytes::from_static(b","), body.slice_ref(members)],
+            _ => return None,
+        };
+        let new = inside.get(inside.len().checked_sub(new_bytes)?..)?;
+        let parent = serde_json::to_string(parent).ok()?;
+        let mut parts = vec![Bytes::from_static(CREATE)];
+        parts.extend(members);
+        parts.push(format!(r#","previous_response_id":{parent},"#).into());
+        parts.push(Bytes::from_static(INPUT_MEMBER));
+        parts.push(body.slice_ref(new));
+        parts.push(Bytes::from_static(b"]}"));
         Some(Self { parts })
     }
 

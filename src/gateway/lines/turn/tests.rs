@@ -13,6 +13,8 @@ const BODY: &[u8] = br#"{"model":"m","stream":true}"#;
 const CREATED: &str = r#"{"type":"response.created","response":{"id":"resp_1"}}"#;
 const COMPLETED: &str = r#"{"type":"response.completed","response":{"id":"resp_1"}}"#;
 
+const INCOMPLETE: &str = r#"{"type":"response.incomplete","response":{"id":"resp_1"}}"#;
+
 /// A request between Pingora's end of the pipe and the provider's end of the connection.
 struct Stage {
     running: CarriedTurn,
@@ -32,6 +34,7 @@ impl Stage {
         let progress: Arc<LineProgress> = Arc::default();
         let turn = LineTurn {
             frame: CreateFrame::from_body(&Bytes::from_static(BODY)).expect("a frame"),
+            complete_frame: None,
             body_bytes: BODY.len(),
             written,
             answer,
@@ -122,6 +125,49 @@ async fn the_frame_is_sent_when_the_request_is_written_and_its_events_are_a_stre
     let end = stage.answer();
     assert!(end.contains(COMPLETED) && end.ends_with("\r\n0\r\n\r\n"), "{end}");
     assert!(stage.state.acquire(), "the line is free");
+}
+
+#[tokio::test]
+async fn a_line_has_the_response_that_it_has_completed_last() {
+    let error = r#"{"type":"error","status":400,"error":{}}"#;
+    for (events, has_response) in [
+        (vec![CREATED, COMPLETED], true),
+        (vec![CREATED, INCOMPLETE], false),
+        (vec![CREATED, error], false),
+        (vec![error], false),
+    ] {
+        let mut stage = Stage::sent().await;
+        stage.state.set_response(Some("resp_0".to_owned()));
+        for event in &events {
+            stage.send(event).await;
+        }
+        assert_eq!(stage.poll(), Some(Ok(())));
+        assert_eq!(stage.state.has_response("resp_1"), has_response, "{events:?}");
+        assert!(!stage.state.has_response("resp_0"));
+    }
+}
+
+#[tokio::test]
+async fn a_continuation_that_the_provider_does_not_know_is_sent_with_the_complete_input() {
+    let mut stage = Stage::new();
+    let complete = CreateFrame::from_body(&Bytes::from_static(br#"{"input":[1],"stream":true}"#));
+    stage.running.turn.complete_frame = complete;
+    stage
+        .written
+        .take()
+        .expect("not written yet")
+        .send(())
+        .expect("a receiver");
+    assert!(stage.poll().is_none());
+    stage.received().await;
+    let error = r#"{"type":"error","status":400,"error":{"code":"previous_response_not_found"}}"#;
+    stage.send(error).await;
+    assert!(stage.poll().is_none() && stage.answer().is_empty());
+    assert_eq!(stage.received().await, r#"{"type":"response.create","input":[1]}"#);
+    // It is not sent a third time.
+    stage.send(error).await;
+    assert_eq!(stage.poll(), Some(Ok(())));
+    assert!(stage.answer().starts_with("HTTP/1.1 400 "));
 }
 
 #[tokio::test]

@@ -48,6 +48,39 @@ fn a_body_that_means_something_else_in_a_frame_stays_a_post() {
 }
 
 #[test]
+fn a_continuation_has_only_the_new_items_and_the_id_of_the_response() {
+    let continuing = |body: &str, input: &str, new: &str| {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let mut frame = CreateFrame::continuing(&body, "resp_\"1", (input.as_bytes(), new.len()))?;
+        Some(String::from_utf8(frame.take_parts().concat()).expect("UTF-8"))
+    };
+    let body = r#"{"model":"m","store":false,"input":[{"a":1},{"b":2}],"stream":true}"#;
+    let frame =
+        r#"{"type":"response.create","model":"m","store":false,"previous_response_id":"resp_\"1","input":[{"b":2}]}"#;
+    assert_eq!(
+        continuing(body, r#"{"a":1},{"b":2}"#, r#"{"b":2}"#).as_deref(),
+        Some(frame)
+    );
+    let nothing_new = r#"{"type":"response.create","previous_response_id":"resp_\"1","input":[]}"#;
+    let body = r#"{"input":[{"a":1}],"stream":true}"#;
+    assert_eq!(continuing(body, r#"{"a":1}"#, "").as_deref(), Some(nothing_new));
+    // A provider's edits have changed the input, or what is around it.
+    for (body, input, new) in [
+        (
+            r#"{"input":[{"a":2},{"b":2}],"stream":true}"#,
+            r#"{"a":1},{"b":2}"#,
+            r#"{"b":2}"#,
+        ),
+        (r#"{"input":[{"a":1}],"stream":true,"x":1}"#, r#"{"a":1}"#, ""),
+        (r#"{"x":{"input":[{"a":1}],"stream":true}"#, r#"{"a":1}"#, ""),
+        (r#"{"output":[1],"stream":true}"#, "1", "1"),
+        (r#"{"input":[1],"stream":true}"#, "1", "a long text that is not there"),
+    ] {
+        assert_eq!(continuing(body, input, new), None, "{body}");
+    }
+}
+
+#[test]
 fn the_kinds_of_frames_are_told_apart_wherever_the_type_stands() {
     use ProviderEventKind::{Completed, Created, Error, Progress, Unfinished};
     for (data, kind, is_last) in [
