@@ -14,6 +14,7 @@ mod leaving;
 mod lifetime;
 mod provider;
 mod provider_ends;
+mod provider_lines;
 mod provider_stage;
 mod sdk;
 mod sizes;

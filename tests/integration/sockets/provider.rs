@@ -1,16 +1,15 @@
-//! Requests on a socket that go to their provider over a WebSocket: what the provider gets, on which of its WebSockets, and when
-//! it gets a POST instead. The tests of known defects of other gateways say which defect in their comments.
+//! Requests on a socket that go to their provider over a WebSocket: what the provider gets, and when it gets a POST instead. The tests
+//! of known defects of other gateways say which defect in their comments.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
 use super::provider_stage::{
-    Conversation, asked_with, assert_carried, odd_input, prompt_of, script, socket_provider, wait_lines_closed,
+    Conversation, FRAME_BYTES_MAX, answer_to, asked_with, odd_input, script, socket_provider, wait_lines_closed,
     weir_over,
 };
-use super::stage::{create, create_in, held_until, user_item, words};
+use super::stage::{create, words};
 use crate::harness::certificates::{Authority, Flaw};
 use crate::harness::provider::Recorded;
 use crate::harness::request::Wire;
@@ -18,10 +17,7 @@ use crate::harness::rules::RuleFolder;
 use crate::harness::socket_provider::{Act, SocketProvider, Way};
 use crate::harness::websocket::{Turn, WebSocket, handshake};
 use crate::harness::weir::PROVIDER_KEY;
-use crate::harness::{Request, Steps, Weir, WeirBuilder, wait_until};
-
-/// The length of a body above which it goes by POST.
-const FRAME_BYTES_MAX: usize = 8 << 20;
+use crate::harness::{Request, Steps, Weir, WeirBuilder};
 
 /// A streaming POST with the members of a frame.
 fn post_of(frame: &Json, key: &str) -> Request {
@@ -143,134 +139,6 @@ fn a_handshake_has_the_credential_of_the_gateway_and_nothing_of_the_client() {
     );
 }
 
-/// The ways of the requests whose prompts begin with these words.
-fn ways_of(provider: &SocketProvider, begin: &str) -> HashSet<Way> {
-    let mut asked = provider.asked();
-    asked.retain(|asked| prompt_of(asked).starts_with(begin));
-    asked.into_iter().map(|asked| asked.way).collect()
-}
-
-/// Defect 12: WebSockets to providers are shared, so that one client waits for another, or reaches its conversation.
-#[test]
-fn two_sockets_never_share_a_websocket_to_the_provider() {
-    let steps = Steps::default();
-    let provider = socket_provider(&steps);
-    let weir = weir_over(&provider);
-    let key = weir.key().text;
-    let mut sockets: Vec<WebSocket> = (0..3).map(|_| WebSocket::open(weir.gateway, &key)).collect();
-    let of = |number: usize| format!("socket {number} says");
-    for word in ["one", "two"] {
-        for (number, socket) in sockets.iter_mut().enumerate() {
-            socket.ask(&create(&format!("{} {word}", of(number)))).completed();
-        }
-    }
-    for (number, socket) in sockets.iter_mut().enumerate() {
-        socket.send(&create(&format!("{} {}", of(number), held_until(1))));
-    }
-    wait_until("all at the provider", || provider.count() == 9);
-    steps.permit();
-    for socket in &mut sockets {
-        socket.turn().completed();
-    }
-    let ways: Vec<HashSet<Way>> = (0..3).map(|number| ways_of(&provider, &of(number))).collect();
-    assert!(
-        ways.iter().all(|ways| ways.len() == 1 && !ways.contains(&Way::Post)),
-        "{ways:?}"
-    );
-    let all: HashSet<Way> = ways.into_iter().flatten().collect();
-    assert_eq!(all.len(), 3);
-    // Nor do they inherit one.
-    drop(sockets);
-    wait_lines_closed(&weir, &provider);
-    let mut later = WebSocket::open(weir.gateway, &key);
-    later.ask(&create("a later socket")).completed();
-    assert!(ways_of(&provider, "a later socket").is_disjoint(&all));
-}
-
-/// Defect 12: a continuation reaches a WebSocket of which the provider knows nothing, or only its new part is sent there.
-#[test]
-fn a_conversation_stays_whole_whichever_way_its_requests_go() {
-    let provider = socket_provider(&Steps::default());
-    let weir = weir_over(&provider);
-    let key = weir.key().text;
-    let mut socket = WebSocket::open(weir.gateway, &key);
-    let mut conversation = Conversation::default();
-    for prompt in ["one", "two with a tool", "three", "four, then close 1000"] {
-        assert_eq!(conversation.say(&mut socket, &provider, prompt).way, Way::Line(0));
-    }
-    wait_lines_closed(&weir, &provider);
-    for prompt in ["five", "six, then too old"] {
-        assert_ne!(conversation.say(&mut socket, &provider, prompt).way, Way::Line(0));
-    }
-    wait_lines_closed(&weir, &provider);
-    conversation.say(&mut socket, &provider, "seven");
-    let large = format!("eight {}", "x".repeat(FRAME_BYTES_MAX));
-    assert_eq!(conversation.say(&mut socket, &provider, &large).way, Way::Post);
-    // Its conversation is too long for a frame.
-    assert_eq!(conversation.say(&mut socket, &provider, "nine").way, Way::Post);
-    weir.books(9);
-}
-
-/// Defect 12, with lanes: two continue the same response at one time, so at most one of them can have its WebSocket.
-#[test]
-fn a_response_that_is_continued_in_two_lanes_at_once_is_whole_in_both() {
-    let steps = Steps::default();
-    let provider = socket_provider(&steps);
-    let weir = weir_over(&provider);
-    let key = weir.key().text;
-    let mut socket = WebSocket::open(weir.gateway, &key);
-    let root = socket.ask(&create("root")).completed();
-    let made_on = asked_with(&provider, "root")[0].way;
-    let prompts = ["a", "b"].map(|lane| (lane, format!("lane {lane} {}", held_until(1))));
-    for (lane, prompt) in &prompts {
-        let mut frame = create_in(lane, prompt);
-        frame["previous_response_id"] = root.id().into();
-        socket.send(&frame);
-    }
-    wait_until("both at the provider", || provider.count() == 3);
-    steps.permit();
-    let events = socket.events_to_ends(2);
-    let mut ways = HashSet::new();
-    for (lane, prompt) in &prompts {
-        let turn = Turn::of_lane(&events, Some(*lane)).completed();
-        assert_eq!(turn.text(), words(prompt));
-        let asked = asked_with(&provider, prompt).pop().unwrap();
-        let mut whole = vec![user_item("root")];
-        whole.extend(root.output());
-        whole.push(user_item(prompt));
-        assert_carried(&asked, &root.id(), made_on, &whole);
-        ways.insert(asked.way);
-    }
-    assert_eq!(ways.len(), 2, "one after the other");
-}
-
-#[test]
-fn lanes_are_answered_at_once_each_on_a_websocket_of_its_own_up_to_the_maximum() {
-    for (maximum, lines) in [(4, 3), (2, 2), (1, 1), (0, 0)] {
-        let steps = Steps::default();
-        let provider = socket_provider(&steps);
-        let weir = RuleFolder::over_websocket().into_weir_at(&provider.base_url());
-        let weir = weir.set("sockets.provider_lines_max", maximum).start();
-        let key = weir.key().text;
-        let mut socket = WebSocket::open(weir.gateway, &key);
-        let prompts = ["a", "b", "c"].map(|lane| (lane, format!("lane {lane} {}", held_until(1))));
-        for (lane, prompt) in &prompts {
-            socket.send(&create_in(lane, prompt));
-        }
-        wait_until("all at the provider", || provider.count() == prompts.len());
-        steps.permit();
-        let events = socket.events_to_ends(prompts.len());
-        for (lane, prompt) in &prompts {
-            assert_eq!(Turn::of_lane(&events, Some(*lane)).completed().text(), words(prompt));
-        }
-        let mut ways = provider.ways();
-        ways.retain(|way| *way != Way::Post);
-        let distinct: HashSet<Way> = ways.iter().copied().collect();
-        assert_eq!((ways.len(), distinct.len()), (lines, lines), "of at most {maximum}");
-        assert_eq!(provider.handshakes().len(), lines, "of at most {maximum}");
-    }
-}
-
 /// Defect 13: a request that may have been served is sent again.
 #[test]
 fn a_request_whose_websocket_breaks_behind_it_is_not_sent_again() {
@@ -353,14 +221,16 @@ fn both_ways(provider: &SocketProvider, prompt: &str) -> [Turn; 2] {
 }
 
 #[test]
-fn a_credential_that_the_provider_refuses_at_the_handshake_is_refused_as_by_post() {
-    let provider = SocketProvider::start_with(None, &Steps::default(), |_| Some(401), script);
-    let [over_websocket, by_post] = both_ways(&provider, "hi");
-    assert_eq!(provider.handshakes().len(), 1);
-    for name in ["type", "status", "error"] {
-        assert_eq!(over_websocket.last()[name], by_post.last()[name], "{name}");
+fn a_credential_that_the_provider_refuses_or_limits_at_the_handshake_is_answered_as_by_post() {
+    for status in [401, 403, 429] {
+        let provider = SocketProvider::start_with(None, &Steps::default(), move |_| Some(status), script);
+        let [over_websocket, by_post] = both_ways(&provider, "hi");
+        assert_eq!(provider.handshakes().len(), 1, "{status}");
+        for name in ["type", "status", "error"] {
+            assert_eq!(over_websocket.last()[name], by_post.last()[name], "{status}: {name}");
+        }
+        assert!(by_post.last()["status"].as_u64() >= Some(400), "{}", by_post.last());
     }
-    assert!(by_post.last()["status"].as_u64() >= Some(400), "{}", by_post.last());
 }
 
 #[test]

@@ -10,6 +10,8 @@ use crate::harness::{Steps, Weir, wait_until};
 
 /// The words in a prompt before the step for which the answer waits in its middle.
 const HELD: &str = "held until step ";
+/// The length of a body above which it goes by POST.
+pub(super) const FRAME_BYTES_MAX: usize = 8 << 20;
 /// The code of the error with which a provider ends a WebSocket that is too old.
 const AGE_REACHED: &str = "websocket_connection_limit_reached";
 
@@ -30,6 +32,11 @@ pub(super) fn odd_input() -> Json {
 
 fn age_reached() -> Json {
     json!({"message": "The connection is too old.", "type": "invalid_request_error", "param": null, "code": AGE_REACHED})
+}
+
+fn forgotten() -> Json {
+    json!({"message": "No such response here.", "type": "invalid_request_error", "param": "previous_response_id",
+        "code": "previous_response_not_found"})
 }
 
 fn failure() -> Json {
@@ -104,8 +111,8 @@ pub(super) fn halves(number: usize, prompt: &str) -> [Vec<Act>; 2] {
 }
 
 /// What a prompt orders, in its words:
-/// - before the answer: `close 1011 first`, `cut first`, `odd input`, `a failure first`, and on a WebSocket only `close 1009 first`
-///   and `too old first`;
+/// - before the answer: `close 1011 first`, `cut first`, `odd input`, `a failure first`, on a WebSocket only `close 1009 first` and
+///   `too old first`, and `forgotten` if the request continues a response by its id;
 /// - in its middle: `close N in the middle`, `cut in the middle`, `an error in the middle`, `silent in the middle`, `begun twice`, and
 ///   to wait for a step ([`held_until`]);
 /// - behind it: `then close 1000`, `then too old`, `then a ping`, `then deaf` until the first step, `then another`: a
@@ -129,6 +136,9 @@ pub(super) fn script(asked: &Asked) -> Vec<Act> {
     if asked.way != Way::Post {
         first.push(("close 1009 first", vec![Act::Close(1009)]));
         first.push(("too old first", vec![Act::Error(400, age_reached()), Act::Close(1000)]));
+    }
+    if continued(asked).is_some() {
+        first.push(("forgotten", vec![Act::Error(400, forgotten())]));
     }
     if let Some(acts) = ordered(first) {
         return acts;
@@ -166,6 +176,11 @@ pub(super) fn prompt_of(asked: &Asked) -> String {
     last_prompt(&asked.body)
 }
 
+/// The id of the response that a request continues, if it leaves that to the provider.
+pub(super) fn continued(asked: &Asked) -> Option<&str> {
+    asked.body["previous_response_id"].as_str()
+}
+
 /// The requests so far with this prompt.
 pub(super) fn asked_with(provider: &SocketProvider, prompt: &str) -> Vec<Asked> {
     let mut asked = provider.asked();
@@ -177,7 +192,7 @@ pub(super) fn asked_with(provider: &SocketProvider, prompt: &str) -> Vec<Asked> 
 /// that it continues. `whole` has the items of the complete input.
 #[track_caller]
 pub(super) fn assert_carried(asked: &Asked, parent: &str, made_on: Way, whole: &[Json]) {
-    match asked.body["previous_response_id"].as_str() {
+    match continued(asked) {
         None => assert_eq!(asked.body["input"], Json::from(whole), "the input is not whole"),
         Some(id) => {
             assert_eq!((id, asked.way), (parent, made_on), "it went elsewhere: {}", asked.body);
