@@ -217,13 +217,28 @@ impl fmt::Debug for SocketLines {
     }
 }
 
-/// The place of a line that is being opened.
-struct Opening<'l>(&'l SocketLines);
+/// Counts a line that is being opened, until it is open or cannot be opened.
+struct LineOpening<'l>(Option<&'l SocketLines>);
 
-impl Drop for Opening<'_> {
+impl LineOpening<'_> {
+    /// Adds the line, which is open now.
+    fn finish(mut self, line: OpenLine) {
+        if let Some(lines) = self.0.take() {
+            let mut set = lines.set.lock();
+            set.opening = set.opening.saturating_sub(1);
+            if !set.is_closed {
+                set.lines.push(line);
+            }
+        }
+    }
+}
+
+impl Drop for LineOpening<'_> {
     fn drop(&mut self) {
-        let mut set = self.0.set.lock();
-        set.opening = set.opening.saturating_sub(1);
+        if let Some(lines) = self.0 {
+            let mut set = lines.set.lock();
+            set.opening = set.opening.saturating_sub(1);
+        }
     }
 }
 
@@ -293,7 +308,7 @@ impl SocketLines {
     }
 
     async fn carry_over_new(&self, request: &LineRequest) -> LineAccess {
-        let _opening = Opening(self);
+        let opening = LineOpening(Some(self));
         let opened = self
             .host
             .connector
@@ -301,7 +316,8 @@ impl SocketLines {
             .await;
         match opened {
             Ok(opened) => {
-                let line = self.add(opened, request);
+                let line = self.start(opened, request);
+                opening.finish(line.clone());
                 self.begin(&line, request).unwrap_or(LineAccess::Post)
             }
             Err(OpeningFailure::Connect(error)) => LineAccess::Failed(error),
@@ -321,7 +337,7 @@ impl SocketLines {
     }
 
     /// Starts the task of a new line, which is reserved for the request.
-    fn add(&self, opened: OpenedLine, request: &LineRequest) -> OpenLine {
+    fn start(&self, opened: OpenedLine, request: &LineRequest) -> OpenLine {
         let state = Arc::new(LineState::default());
         state.acquire();
         let (turns, receiver) = mpsc::channel(1);
@@ -339,19 +355,14 @@ impl SocketLines {
             _open: metrics.sockets.lines_open.guard(),
         };
         tokio::spawn(task.run());
-        let line = OpenLine {
+        OpenLine {
             place: request.place.clone(),
             head: request.head.clone(),
             lane: request.lane,
             state,
             turns,
             handle,
-        };
-        let mut set = self.set.lock();
-        if !set.is_closed {
-            set.lines.push(line.clone());
         }
-        line
     }
 
     fn on_refused(&self, request: &LineRequest, why: HandshakeRefusal) {

@@ -206,7 +206,7 @@ impl<'d> ProviderEvent<'d> {
         let status = self.error_status();
         let object = member(self.data, b"error").filter(|value| value.starts_with(b"{"));
         let error = object.map_or_else(|| flat_error(status, self.data), <[u8]>::to_vec);
-        let body = [&br#"{"error":"#[..], &error, b"}"].concat();
+        let body = [&br#"{"error":"#[..], error.as_slice(), b"}"].concat();
         let mut head = format!("HTTP/1.1 {status} Error\r\ncontent-type: application/json\r\nconnection: close\r\n");
         for (name, value) in self.error_headers() {
             head += &format!("{name}: {value}\r\n");
