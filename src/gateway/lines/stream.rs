@@ -221,9 +221,16 @@ impl LineStream {
         self.outbound.extend_from_slice(&controls);
     }
 
-    /// Writes what waits. The caller limits the time.
-    pub(super) async fn flush(&mut self) {
+    /// Writes what waits, and discards what the provider still sends until it closes, too: unread bytes would reset the connection, and the
+    /// provider might lose the close frame. The caller limits the time.
+    pub(super) async fn close(&mut self) {
         poll_fn(|cx| self.poll_write(cx)).await;
+        loop {
+            match poll_fn(|cx| self.poll_event(cx)).await {
+                LineEvent::Message(_) | LineEvent::Closed(_) => {}
+                LineEvent::Fault(_) | LineEvent::Ended => return,
+            }
+        }
     }
 }
 
@@ -272,7 +279,8 @@ mod tests {
                 "{event:?}"
             );
         }
-        line.flush().await;
+        provider.shutdown().await.expect("shut down");
+        line.close().await;
         drop(line);
         let mut received = Vec::new();
         provider.read_to_end(&mut received).await.expect("read");

@@ -15,7 +15,7 @@ use crate::{
     telemetry::metrics::{GaugeGuard, LineEnd, Metrics},
 };
 
-/// The maximum time for which weir tries to send its close frame.
+/// The maximum time for which weir sends its close frame and waits for the provider to close, too.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// The times of a WebSocket to a provider.
@@ -71,8 +71,8 @@ impl LineTask {
             && !self.stream.is_sending()
         {
             self.stream.queue_close(code, "");
-            // A provider that does not read in time is disconnected.
-            let _ = tokio::time::timeout(CLOSE_WAIT, self.stream.flush()).await;
+            // A provider that does not close in time is disconnected.
+            let _ = tokio::time::timeout(CLOSE_WAIT, self.stream.close()).await;
         }
     }
 
