@@ -1,6 +1,6 @@
-//! WebSockets from weir to providers, which are called lines here. Each belongs to one socket of a client, carries one request at a
-//! time, and is never used for another client's socket. To Pingora, a request on a line looks like a POST on a new connection to the
-//! provider ([`pipe`]), so attempts, time limits and billing are the same.
+//! WebSockets from weir to providers, which are called lines here. Each belongs to one socket of a client, carries one request at
+//! a time, and is never used for another client's socket. To Pingora, a request on a line looks like a POST on a new connection
+//! to the provider ([`pipe`]), so attempts, time limits and billing are the same.
 
 mod opening;
 mod pipe;
@@ -81,8 +81,8 @@ pub(crate) struct LineRequest {
     pub place: LinePlace,
     /// The provider's name.
     pub provider: String,
-    /// The request line and the headers of the handshake, without its key. A line is used only for requests with the same ones, which
-    /// name the provider's endpoint and the credential.
+    /// The request line and the headers of the handshake, without its key. A line is used only for requests with the same ones,
+    /// which name the provider's endpoint and the credential.
     pub head: Bytes,
     /// The frame with the complete input.
     pub frame: CreateFrame,
@@ -158,8 +158,8 @@ enum ChosenLine {
 }
 
 impl LineSet {
-    /// Chooses the line for a request. The line that has made the response that the request continues comes first, then the one that
-    /// the request's lane used, then a new one, then any free one.
+    /// Chooses the line for a request. The line that has made the response that the request continues comes first, then the one
+    /// that the request's lane used, then a new one, then any free one.
     fn choose(&mut self, request: &LineRequest) -> ChosenLine {
         if self.is_closed {
             return ChosenLine::None;

@@ -282,8 +282,8 @@ impl TurnLink {
         }
     }
 
-    /// Returns the request as a continuation on the WebSocket that has the response before it; `None` if the request continues none from
-    /// the socket's memory. `body` is the complete body for the provider.
+    /// Returns the request as a continuation on the WebSocket that has the response before it; `None` if the request continues
+    /// none from the socket's memory. `body` is the complete body for the provider.
     pub(crate) fn continuation(&self, body: &Bytes) -> Option<LineContinuation> {
         let parent = self.parent.lock().clone()?;
         let conversation = self.conversation.lock();

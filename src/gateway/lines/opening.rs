@@ -61,8 +61,8 @@ impl LineConnector {
         }
     }
 
-    /// Opens a WebSocket. `head` is the handshake's request line and headers without its key. The connection has the time limit of the
-    /// peer, and the handshake has `timeout`.
+    /// Opens a WebSocket. `head` is the handshake's request line and headers without its key. The connection has the time limit
+    /// of the peer, and the handshake has `timeout`.
     pub(super) async fn open(
         &self,
         peer: &HttpPeer,

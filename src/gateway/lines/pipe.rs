@@ -29,16 +29,16 @@ use crate::gateway::attempt::deadline;
 /// The end of the head of a request.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// Turns a socket into a stream for Pingora. `handle` is the handle of the connection to the provider, which the time limits of the
-/// attempt shut down.
+/// Turns a socket into a stream for Pingora. `handle` is the handle of the connection to the provider, which the time limits of
+/// the attempt shut down.
 pub(super) fn stream(socket: impl VirtualSocket + 'static, handle: Arc<SocketHandle>) -> Result<ConnectionStream> {
     let mut stream = ConnectionStream::from(VirtualSocketStream::new(Box::new(socket)));
     stream.set_proxy_digest(deadline::digest_with(handle)?);
     Ok(stream)
 }
 
-/// Pingora's side of a request that goes over a WebSocket. What Pingora writes is discarded, because the WebSocket has the body already;
-/// what Pingora reads is the answer.
+/// Pingora's side of a request that goes over a WebSocket. What Pingora writes is discarded, because the WebSocket has the body
+/// already; what Pingora reads is the answer.
 pub(super) struct RequestPipe {
     answer: DuplexStream,
     request: RequestEnd,
@@ -125,8 +125,8 @@ impl AsyncWrite for RequestPipe {
     }
 }
 
-/// A connection on which the provider has refused the handshake. Its answer to the handshake becomes the answer to the request, which
-/// is not sent.
+/// A connection on which the provider has refused the handshake. Its answer to the handshake becomes the answer to the request,
+/// which is not sent.
 pub(super) struct RefusedHandshake {
     /// The first bytes of the answer, which have been read.
     ahead: Bytes,

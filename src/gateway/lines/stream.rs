@@ -221,8 +221,8 @@ impl LineStream {
         self.outbound.extend_from_slice(&controls);
     }
 
-    /// Writes what waits, and discards what the provider still sends until it closes, too: unread bytes would reset the connection, and the
-    /// provider might lose the close frame. The caller limits the time.
+    /// Writes what waits, and discards what the provider still sends until it closes, too: unread bytes would reset the
+    /// connection, and the provider might lose the close frame. The caller limits the time.
     pub(super) async fn close(&mut self) {
         poll_fn(|cx| self.poll_write(cx)).await;
         loop {

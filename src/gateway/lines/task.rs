@@ -1,5 +1,5 @@
-//! The task of a WebSocket to a provider. It carries one request after the other, and closes the WebSocket when the client's socket has
-//! ended, after a time without a request, or when the provider violates the protocol.
+//! The task of a WebSocket to a provider. It carries one request after the other, and closes the WebSocket when the client's
+//! socket has ended, after a time without a request, or when the provider violates the protocol.
 
 use std::{future::poll_fn, net::TcpStream as SocketHandle, sync::Arc, time::Duration};
 

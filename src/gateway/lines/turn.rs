@@ -28,8 +28,8 @@ use crate::{
     telemetry::metrics::LineEnd,
 };
 
-/// The number of bytes of an answer that wait for Pingora from which nothing more is read from the provider. Until then, the pings of the
-/// provider are answered although the client reads slowly.
+/// The number of bytes of an answer that wait for Pingora from which nothing more is read from the provider. Until then, the
+/// pings of the provider are answered although the client reads slowly.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
 /// The close code of a message that is too large for the peer.
@@ -85,8 +85,8 @@ impl LineClose {
 pub(super) struct LineState {
     /// Whether the WebSocket carries a request, or one is on its way to it.
     is_busy: AtomicBool,
-    /// The id of the last response, which the provider can continue on this WebSocket only; `None` if there is none, or it was not
-    /// complete.
+    /// The id of the last response, which the provider can continue on this WebSocket only; `None` if there is none, or it was
+    /// not complete.
     last_response: Mutex<Option<String>>,
 }
 
@@ -119,7 +119,8 @@ pub(crate) struct LineProgress {
 }
 
 impl LineProgress {
-    /// Whether the provider cannot have read the complete request, or has said that it has not, so that the request can be sent again.
+    /// Whether the provider cannot have read the complete request, or has said that it has not, so that the request can be sent
+    /// again.
     pub(crate) fn is_unread(&self) -> bool {
         !self.may_be_read.load(Ordering::Acquire)
     }
@@ -133,8 +134,8 @@ impl LineProgress {
 #[derive(Debug)]
 pub(super) struct LineTurn {
     pub frame: CreateFrame,
-    /// The frame with the complete input, for a provider that does not have the response that `frame` continues. `None` if `frame` is
-    /// complete.
+    /// The frame with the complete input, for a provider that does not have the response that `frame` continues. `None` if
+    /// `frame` is complete.
     pub complete_frame: Option<CreateFrame>,
     /// The length of the POST's body in bytes.
     pub body_bytes: usize,
@@ -187,7 +188,8 @@ impl CarriedTurn {
         self.is_too_big.then_some(self.turn.body_bytes)
     }
 
-    /// Carries the request: sends its frame, and passes the answer on. Ready with its end; an error is also the end of the WebSocket.
+    /// Carries the request: sends its frame, and passes the answer on. Ready with its end; an error is also the end of the
+    /// WebSocket.
     pub(super) fn poll(
         &mut self,
         stream: &mut LineStream,

@@ -1,5 +1,5 @@
-//! Sends a request of a client's socket to its provider over a WebSocket, if the provider's file and this node's limits allow that. To
-//! Pingora, the WebSocket is a new connection over HTTP/1.1.
+//! Sends a request of a client's socket to its provider over a WebSocket, if the provider's file and this node's limits allow
+//! that. To Pingora, the WebSocket is a new connection over HTTP/1.1.
 
 use std::{
     sync::{
@@ -80,8 +80,8 @@ async fn connect_over_line(post: Box<HttpPeer>, turn: SocketTurn) -> Box<HttpPee
     }
 }
 
-/// Returns the request in the form for a WebSocket; `None` if it has to go by POST to `post`. `connection` is the kind of connection
-/// that the attempt is allowed to use.
+/// Returns the request in the form for a WebSocket; `None` if it has to go by POST to `post`. `connection` is the kind of
+/// connection that the attempt is allowed to use.
 pub(super) fn turn(
     session: &Session,
     forward: &Forward,
@@ -132,8 +132,8 @@ pub(super) fn turn(
     })
 }
 
-/// Returns the request line and the headers of a handshake, without those of the WebSocket protocol: the edits of the provider's file and
-/// the credential, but nothing of the client. `None` if the provider's target is not valid.
+/// Returns the request line and the headers of a handshake, without those of the WebSocket protocol: the edits of the provider's
+/// file and the credential, but nothing of the client. `None` if the provider's target is not valid.
 fn handshake_head(forward: &Forward) -> Option<Bytes> {
     let (provider, endpoint) = (forward.provider(), forward.attempts.endpoint());
     let query = edit_query(&provider.query, None);

@@ -179,8 +179,8 @@ fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
 }
 
 /// Whether a request without an answer is sent again, for one of four reasons: the provider has not read it on a WebSocket, the
-/// provider closed the pooled connection before it read the request, the provider demands HTTP/1.1, or the operator has such requests
-/// repeated.
+/// provider closed the pooled connection before it read the request, the provider demands HTTP/1.1, or the operator has such
+/// requests repeated.
 fn is_repeated(forward: &mut Forward, error: &Error, (reused, is_unread): (bool, bool)) -> bool {
     let is_unanswered = !forward.attempt.has_head() && *error.esource() == ErrorSource::Upstream;
     is_unanswered

@@ -1,5 +1,5 @@
-//! A provider's WebSocket in the form of HTTP: the body of a POST becomes a `response.create` frame, the frames of the answer become
-//! the chunks of a stream of server-sent events, and an error frame before the first event becomes an error answer.
+//! A provider's WebSocket in the form of HTTP: the body of a POST becomes a `response.create` frame, the frames of the answer
+//! become the chunks of a stream of server-sent events, and an error frame before the first event becomes an error answer.
 
 #[cfg(test)]
 mod tests;
@@ -69,9 +69,9 @@ impl CreateFrame {
         Some(Self { parts })
     }
 
-    /// Turns the body of a POST into a frame that continues the response `parent` and has only what is new of the input. `input` is the
-    /// inside of the body's `input`, whose last `new_bytes` bytes are new. Returns `None` if the body has another input, or is not one
-    /// that weir has made of a client's frame.
+    /// Turns the body of a POST into a frame that continues the response `parent` and has only what is new of the input. `input`
+    /// is the inside of the body's `input`, whose last `new_bytes` bytes are new. Returns `None` if the body has another input,
+    /// or is not one that weir has made of a client's frame.
     pub(crate) fn continuing(body: &Bytes, parent: &str, (input, new_bytes): (&[u8], usize)) -> Option<Self> {
         let inside = body.strip_suffix(STREAM_MEMBER)?.strip_suffix(b"],")?;
         let before = inside.strip_suffix(input)?.strip_suffix(INPUT_MEMBER)?;
@@ -97,8 +97,8 @@ impl CreateFrame {
     }
 }
 
-/// Returns the members of a body that a frame has, each behind a comma. Returns `None` if the body is malformed, or has a member that
-/// has a meaning in a POST only.
+/// Returns the members of a body that a frame has, each behind a comma. Returns `None` if the body is malformed, or has a member
+/// that has a meaning in a POST only.
 fn members_for_frame(body: &Bytes) -> Option<Vec<Bytes>> {
     let mut parts = Vec::new();
     for member in split_members(body).ok()? {
