@@ -17,6 +17,7 @@ pub(crate) mod forward;
 pub(crate) mod handshake;
 pub(crate) mod held_head;
 pub(crate) mod key_slots;
+pub(crate) mod lines;
 pub(crate) mod log_entry;
 pub(crate) mod meter;
 pub(crate) mod outlet;
@@ -54,7 +55,9 @@ use crate::{
         client_stream::{ClientStream, ConnectionParking},
         drain::OpenConnection,
         exchange::Exchange,
-        upstream::connect,
+        lines::LineHost,
+        socket::SocketHost,
+        upstream::{connect, line_peer},
     },
     telemetry::metrics::Metrics,
 };
@@ -88,7 +91,8 @@ impl ProxyHttp for Gateway {
     async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
         let forward = exchange.forward()?;
         connect::pause(forward, &self.drain).await;
-        catch_panic(self.metrics(), || connect::choose_peer(self, session, forward))
+        let chosen = catch_panic(self.metrics(), || connect::choose_peer(self, session, forward))?;
+        catch_async_panic(self.metrics(), line_peer::connect(chosen)).await
     }
 
     async fn connected_to_upstream(
@@ -266,13 +270,17 @@ pub(crate) struct GatewayHandler {
     proxy: Arc<HttpProxy<Gateway>>,
     /// The gateway that the proxy runs, for the sockets.
     gateway: Gateway,
+    lines: Arc<LineHost>,
 }
 
 impl GatewayHandler {
     /// Wraps Pingora's proxy for this gateway.
     pub(crate) fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> Self {
+        let refusals = Arc::clone(&gateway.limits.line_refusals);
+        let reporting = (Arc::clone(&gateway.reporters.metrics), gateway.drain.clone());
         Self {
             gateway: gateway.clone(),
+            lines: Arc::new(LineHost::new(conf, refusals, reporting)),
             proxy: Arc::new(http_proxy(conf, gateway)),
         }
     }
@@ -310,7 +318,11 @@ impl Handler for GatewayHandler {
             let Some(handshake) = visit.parking.take_handshake() else {
                 return Some(connection);
             };
-            let host = (&self.proxy, &self.gateway);
+            let host = SocketHost {
+                proxy: &self.proxy,
+                gateway: &self.gateway,
+                lines: &self.lines,
+            };
             // Boxed: otherwise the future of every connection would reserve memory for the few that become sockets.
             Box::pin(socket::serve(host, connection, handshake, shutdown)).await;
             None

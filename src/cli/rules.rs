@@ -203,6 +203,7 @@ fn as_json(file: &str, explanation: &Explanation) -> Value {
         "model": explanation.model,
         "upstream_model": explanation.upstream_model,
         "translation": explanation.translation.as_ref().map(translation_json),
+        "websocket": explanation.has_websocket,
         "changes": explanation.changes.iter().map(change).collect::<Vec<_>>(),
         "refused": refused,
         "head": passage(&explanation.head),
@@ -235,6 +236,9 @@ fn print(file: &str, explanation: &Explanation, out: &mut impl Write) -> io::Res
         explanation.model,
         explanation.upstream_model
     )?;
+    if explanation.has_websocket {
+        writeln!(out, "from a client on a WebSocket: sent over WebSocket, too")?;
+    }
     match &explanation.translation {
         Some(translation) => print_translation(translation, out)?,
         None if explanation.changes.is_empty() && explanation.refused.is_none() => {

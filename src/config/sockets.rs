@@ -26,6 +26,11 @@ settings! {
         idle("idle_seconds"): Duration = seconds(1800, 1..=86_400),
         /// Maximum age of a socket; each ends up to a twelfth earlier, at random. A running request continues to its end.
         lifetime("lifetime_seconds"): Duration = seconds(3600, 1..=86_400),
+        /// Maximum number of WebSockets to providers that one socket opens, for providers whose file says `websocket = true`. 0:
+        /// its requests go to all providers by POST.
+        provider_lines_max: usize = number(4, 0..=16),
+        /// How long a WebSocket to a provider stays open without a request.
+        provider_idle("provider_idle_seconds"): Duration = seconds(300, 1..=86_400),
         /// Memory for the conversations that sockets continue (`store: false`), in bytes. Beyond it, the one that was not used
         /// for longest is dropped, and its client sends it again.
         state_bytes_max: u64 = number(256 << 20, 0..=STATE_BYTES_CEILING).restart(),

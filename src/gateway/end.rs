@@ -20,6 +20,7 @@ use crate::{
         outlet::{ErrorReply, Outlet},
         reply,
         request::read_body,
+        turn_link::turn_link,
         upstream::verdict::{self, AttemptEvent},
     },
     providers::sessions::StateRegistry,
@@ -65,7 +66,12 @@ pub(crate) fn on_attempt_failed(
             Err(verdict) => error = verdict,
         }
     } else if is_undecided {
-        let event = AttemptEvent::Failed { error: &error, reused };
+        let is_unread = turn_link(session).is_some_and(|link| link.is_unread_on_line());
+        let event = AttemptEvent::Failed {
+            error: &error,
+            reused,
+            is_unread,
+        };
         verdict::decide(metrics, forward, reply::has_begun(session), event);
     }
     let again = forward.attempt.verdict == Verdict::Retry && !is_stopped && !reply::has_begun(session);

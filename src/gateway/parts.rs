@@ -13,6 +13,7 @@ use crate::{
         conversations::Conversations,
         drain::Drain,
         key_slots::KeySlots,
+        lines::LineRefusals,
         log_entry::RequestReporters,
         reply::{SignedInAgents, own_usage::OwnUsage},
         request::body::BodyResources,
@@ -80,6 +81,8 @@ pub(crate) struct GatewayLimits {
     pub socket_slots: KeySlots,
     /// The conversations of all sockets.
     pub conversations: Arc<Conversations>,
+    /// The places at providers that have refused a WebSocket.
+    pub line_refusals: Arc<LineRefusals>,
     /// The time limits of running attempts.
     pub deadlines: Deadlines,
 }

@@ -33,6 +33,7 @@ use crate::{
     front::connection::ClientConnection,
     gateway::{
         handshake::SocketHandshake,
+        lines::LineHost,
         parts::Gateway,
         reply::REQUEST_ID,
         socket::{
@@ -135,25 +136,34 @@ struct Socket {
     host: TurnHost,
 }
 
+/// What all sockets of a worker share.
+#[derive(Clone, Copy)]
+pub(crate) struct SocketHost<'h> {
+    pub proxy: &'h Arc<HttpProxy<Gateway>>,
+    pub gateway: &'h Gateway,
+    pub lines: &'h Arc<LineHost>,
+}
+
 /// Serves the connection as a socket, to its end.
 pub(crate) async fn serve(
-    (proxy, gateway): (&Arc<HttpProxy<Gateway>>, &Gateway),
+    host: SocketHost<'_>,
     connection: Box<ClientConnection>,
     handshake: Box<SocketHandshake>,
     shutdown: &ShutdownWatch,
 ) {
-    let mut socket = Socket::open((proxy, gateway), connection, *handshake, shutdown);
+    let mut socket = Socket::open(host, connection, *handshake, shutdown);
     let close = socket.run().await;
     socket.close(close).await;
 }
 
 impl Socket {
     fn open(
-        (proxy, gateway): (&Arc<HttpProxy<Gateway>>, &Gateway),
+        host: SocketHost<'_>,
         connection: Box<ClientConnection>,
         handshake: SocketHandshake,
         shutdown: &ShutdownWatch,
     ) -> Self {
+        let gateway = host.gateway;
         let config = Arc::clone(&gateway.live.get().config);
         let (limits, peer) = (&gateway.limits, connection.get_socket_digest());
         let message_bytes_max = (config.gateway.bodies.bytes_max as u64).saturating_mul(OVERSIZE_FACTOR);
@@ -167,7 +177,7 @@ impl Socket {
             turns: 0,
             turns_max: config.connections.requests_max,
             open: gateway.metrics().sockets.open.guard(),
-            host: TurnHost::new(Arc::clone(proxy), gateway.clone(), handshake, peer, shutdown.clone()),
+            host: TurnHost::new(host, handshake, peer, shutdown.clone()),
         }
     }
 

@@ -17,12 +17,14 @@ use crate::{
         wire::responses_socket::{
             client_frame::{ClientFrame, join_items},
             conversations::{ConversationOwner, SocketLane},
+            provider_frame::CreateFrame,
             server_frame::CompletedResponse,
         },
     },
     edges::body_budget::BodyReservation,
     gateway::{
         conversations::Conversations,
+        lines::{LineContinuation, LineProgress, SocketLines},
         presence::Presence,
         provider_state::WriteGate,
         request::{
@@ -61,6 +63,8 @@ pub(crate) struct TurnOrigin {
 struct PendingConversation {
     /// All items of the input, as the inside of a JSON array.
     items: Vec<u8>,
+    /// The number of bytes at the end of `items` that the client has sent with this request.
+    new_bytes: usize,
     #[expect(dead_code, reason = "held until the answer ends")]
     lease: BodyReservation,
 }
@@ -73,6 +77,10 @@ pub(crate) struct TurnLink {
     gate: Arc<WriteGate>,
     /// The presence of the client; empty if the request ends with its client.
     presence: OnceLock<Arc<Presence>>,
+    /// The WebSockets to providers that belong to the socket; empty if there are none.
+    lines: OnceLock<Arc<SocketLines>>,
+    /// How far the current attempt has come on a WebSocket to the provider; `None` if it does not use one.
+    line_progress: Mutex<Option<Arc<LineProgress>>>,
     /// The message, or the refusal of a message that was not stored; `None` once the body has been read.
     message: Mutex<Option<Result<TurnMessage, Refusal>>>,
     /// The response that the request continues from the socket's memory; `None` if it does not.
@@ -96,6 +104,8 @@ impl TurnLink {
             conversations,
             gate: Arc::default(),
             presence: OnceLock::new(),
+            lines: OnceLock::new(),
+            line_progress: Mutex::new(None),
             message: Mutex::new(Some(message)),
             parent: Mutex::new(None),
             conversation: Mutex::new(None),
@@ -118,6 +128,35 @@ impl TurnLink {
     /// The presence of the client; `None` if the request ends with its client.
     pub(crate) fn presence(&self) -> Option<&Arc<Presence>> {
         self.presence.get()
+    }
+
+    /// Lets the request use the WebSockets to providers that belong to its socket.
+    pub(crate) fn use_lines(&self, lines: &Arc<SocketLines>) {
+        // A request belongs to one socket, so the cell is empty.
+        let _ = self.lines.set(Arc::clone(lines));
+    }
+
+    /// The WebSockets to providers that belong to the request's socket; `None` if there are none.
+    pub(crate) fn lines(&self) -> Option<&Arc<SocketLines>> {
+        self.lines.get()
+    }
+
+    /// Sets how far the current attempt has come on a WebSocket to the provider; `None` if it does not use one.
+    pub(crate) fn set_line_progress(&self, progress: Option<Arc<LineProgress>>) {
+        *self.line_progress.lock() = progress;
+    }
+
+    /// Whether the current attempt uses a WebSocket on which the provider has not read the request.
+    pub(crate) fn is_unread_on_line(&self) -> bool {
+        self.line_progress
+            .lock()
+            .as_ref()
+            .is_some_and(|progress| progress.is_unread())
+    }
+
+    /// The number of the request's lane on its socket; 0 for the default lane.
+    pub(crate) fn lane(&self) -> u8 {
+        self.origin.at.lane
     }
 
     /// The name of the request's lane; `None` for the default lane.
@@ -219,12 +258,13 @@ impl TurnLink {
         if joined.is_some() {
             *self.parent.lock() = previous.map(|id| id.into_owned());
         }
+        let new_bytes = own.as_deref().map_or(0, <[u8]>::len);
         let is_warm_up = frame.is_warm_up();
         self.is_warm_up.store(is_warm_up, Ordering::Relaxed);
         if (frame.is_unstored() || is_warm_up)
             && let Some(items) = joined.or_else(|| own.map(|own| own.into_owned()))
         {
-            self.keep_input(items, conversation_lease);
+            self.keep_input(items, new_bytes, conversation_lease);
         }
         let body = RequestBody::new(bytes, BodyFraming::Sized, received, None, lease);
         Ok((body, frame.fault()))
@@ -232,10 +272,24 @@ impl TurnLink {
 
     /// Keeps the input until the answer ends, if there is memory for it. Otherwise the response cannot be continued, and the
     /// client sends everything again.
-    fn keep_input(&self, items: Vec<u8>, mut lease: BodyReservation) {
+    fn keep_input(&self, items: Vec<u8>, new_bytes: usize, mut lease: BodyReservation) {
         if body::grow_lease(&mut lease, items.len()).is_ok() {
-            *self.conversation.lock() = Some(PendingConversation { items, lease });
+            *self.conversation.lock() = Some(PendingConversation {
+                items,
+                new_bytes,
+                lease,
+            });
         }
+    }
+
+    /// Returns the request as a continuation on the WebSocket that has the response before it; `None` if the request continues
+    /// none from the socket's memory. `body` is the complete body for the provider.
+    pub(crate) fn continuation(&self, body: &Bytes) -> Option<LineContinuation> {
+        let parent = self.parent.lock().clone()?;
+        let conversation = self.conversation.lock();
+        let PendingConversation { items, new_bytes, .. } = conversation.as_ref()?;
+        let frame = CreateFrame::continuing(body, &parent, (items.as_slice(), *new_bytes))?;
+        Some(LineContinuation { parent, frame })
     }
 
     /// Whether the socket needs the items of the answer.

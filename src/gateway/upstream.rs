@@ -1,6 +1,7 @@
 //! Builds the request that the provider gets: head and body.
 
 pub(crate) mod connect;
+pub(crate) mod line_peer;
 pub(crate) mod verdict;
 
 use bytes::Bytes;

@@ -33,7 +33,7 @@ pub(crate) use crate::telemetry::metrics::declared::MoneyMetrics;
 pub(crate) use crate::telemetry::metrics::kinds::{GaugeGuard, Label, MetricReading, MetricSeries};
 pub(crate) use crate::telemetry::metrics::requests::{CertificateEnd, CloseReason, ListenerFigures};
 pub(crate) use crate::telemetry::metrics::requests::{DetachedEnd, EndpointSeries};
-pub(crate) use crate::telemetry::metrics::sockets::SocketEnd;
+pub(crate) use crate::telemetry::metrics::sockets::{HandshakeRefusal, LineEnd, SocketEnd};
 
 /// The content type of the text that [`Metrics::render`] returns.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -209,6 +209,7 @@ impl NodeParts {
                 count_slots: KeySlots::default(),
                 socket_slots: KeySlots::default(),
                 conversations: Arc::clone(&self.conversations),
+                line_refusals: Arc::default(),
                 deadlines: self.deadlines.clone(),
             }),
             reporters: Arc::clone(&self.sinks),

@@ -40,6 +40,7 @@ pub(crate) mod sample;
 pub(crate) mod sentinel;
 pub(crate) mod shapes;
 pub(crate) mod slow_way;
+pub(crate) mod socket_provider;
 pub(crate) mod steps;
 pub(crate) mod store;
 pub(crate) mod tab;

@@ -193,6 +193,9 @@ fn auth_header(auth: &RawAuth, faults: &mut Faults<'_>) -> Option<(HeaderName, &
 }
 
 fn endpoints(raw: &RawEndpoints, faults: &mut Faults<'_>) -> EndpointTemplates {
+    let responses = raw.responses.as_ref();
+    let responses_url = responses.map(|endpoint| Spanned::new(endpoint.span(), endpoint.get_ref().url.clone()));
+    let has_websocket = responses.is_some_and(|endpoint| endpoint.get_ref().websocket);
     let given = [
         (
             UpstreamOperation::ChatCompletions,
@@ -201,7 +204,7 @@ fn endpoints(raw: &RawEndpoints, faults: &mut Faults<'_>) -> EndpointTemplates {
         ),
         (Operation::Messages.into(), "messages", &raw.messages),
         (Operation::CountTokens.into(), "count_tokens", &raw.count_tokens),
-        (Operation::Responses.into(), "responses", &raw.responses),
+        (Operation::Responses.into(), "responses", &responses_url),
         (
             Operation::GenerateContent.into(),
             "generate_content",
@@ -222,7 +225,10 @@ fn endpoints(raw: &RawEndpoints, faults: &mut Faults<'_>) -> EndpointTemplates {
     for (operation, key, url) in given {
         let Some(url) = url else { continue };
         match EndpointTemplate::parse(url.get_ref()) {
-            Ok(template) => served.push((operation, template)),
+            Ok(mut template) => {
+                template.has_websocket = has_websocket && operation == Operation::Responses.into();
+                served.push((operation, template));
+            }
             Err(error) => faults.add_at(url, key, format!("key `endpoints.{key}`: {error}")),
         }
     }

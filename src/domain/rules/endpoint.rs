@@ -42,6 +42,8 @@ pub(crate) struct EndpointTarget {
 pub struct EndpointTemplate {
     /// The URL's scheme, host and port.
     pub origin: Origin,
+    /// Whether the provider also serves the operation over WebSocket at this URL.
+    pub has_websocket: bool,
     path_and_query: String,
     model: Option<Range<usize>>,
 }
@@ -158,6 +160,7 @@ impl EndpointTemplate {
         }
         Ok(Self {
             origin,
+            has_websocket: false,
             path_and_query: path_and_query.to_owned(),
             model,
         })
@@ -258,6 +261,11 @@ impl EndpointTemplates {
             .iter()
             .find(|(served, _)| *served == operation)
             .map(|(_, template)| template)
+    }
+
+    /// Whether the provider also serves this operation over WebSocket.
+    pub fn has_websocket(&self, operation: impl Into<UpstreamOperation>) -> bool {
+        self.get(operation).is_some_and(|template| template.has_websocket)
     }
 
     /// Returns each operation that the provider serves, with its URL template.

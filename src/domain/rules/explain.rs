@@ -58,6 +58,8 @@ pub(crate) struct Explanation {
     pub upstream_model: String,
     /// The translation that precedes all changes; `None` if the provider speaks the client's protocol.
     pub translation: Option<ExplainedTranslation>,
+    /// Whether requests of clients on a WebSocket go to the provider over WebSocket, too.
+    pub has_websocket: bool,
     /// All changes, in the order in which they are made.
     pub changes: Vec<AppliedEdit>,
     /// The body, as the client sent it and as the provider gets it.
@@ -176,6 +178,7 @@ pub(crate) fn explain_as(
         operation,
         model: model.to_owned(),
         upstream_model: upstream_model.to_owned(),
+        has_websocket: translation.is_none() && provider.endpoints.has_websocket(upstream),
         translation,
         changes,
         body: TextChange {

@@ -112,8 +112,8 @@ pub(crate) struct RawEndpoints {
     pub messages: Option<Spanned<String>>,
     /// The URL for `POST /v1/messages/count_tokens`.
     pub count_tokens: Option<Spanned<String>>,
-    /// The URL for `POST /v1/responses`.
-    pub responses: Option<Spanned<String>>,
+    /// The URL for `POST /v1/responses`, or a table of that URL and of `websocket`.
+    pub responses: Option<Spanned<RawResponsesEndpoint>>,
     /// The URL for `:generateContent`.
     pub generate_content: Option<Spanned<String>>,
     /// The URL for `:streamGenerateContent`.
@@ -122,6 +122,49 @@ pub(crate) struct RawEndpoints {
     pub gemini_count_tokens: Option<Spanned<String>>,
     /// `POST .../chat/completions`, which only translated requests use
     pub chat_completions: Option<Spanned<String>>,
+}
+
+/// `responses` in `[endpoints]`: a URL, or the table `[endpoints.responses]`.
+#[derive(Debug)]
+pub(crate) struct RawResponsesEndpoint {
+    /// The URL for `POST /v1/responses`.
+    pub url: String,
+    /// Whether the provider also serves Responses over WebSocket at this URL.
+    pub websocket: bool,
+}
+
+impl<'de> Deserialize<'de> for RawResponsesEndpoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct EndpointTable {
+            url: String,
+            #[serde(default)]
+            websocket: bool,
+        }
+
+        struct UrlOrTable;
+        impl<'de> Visitor<'de> for UrlOrTable {
+            type Value = RawResponsesEndpoint;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a URL or a table with `url` and `websocket`")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, url: &str) -> Result<Self::Value, E> {
+                Ok(RawResponsesEndpoint {
+                    url: url.to_owned(),
+                    websocket: false,
+                })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                let EndpointTable { url, websocket } = EndpointTable::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(RawResponsesEndpoint { url, websocket })
+            }
+        }
+        deserializer.deserialize_any(UrlOrTable)
+    }
 }
 
 /// `[chat]`: how a `chat/completions` endpoint differs from the common form.

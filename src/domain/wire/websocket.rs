@@ -4,7 +4,9 @@
 //! that only the caller can budget. No extension is supported, so the reserved bits of a frame must be zero.
 
 mod decoder;
+mod handshake_answer;
 mod header;
+mod masked_text;
 mod payload;
 #[cfg(test)]
 mod tests;
@@ -17,6 +19,8 @@ use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use self::header::{CONTROL_BYTES_MAX, FrameHeader, Opcode};
 
 pub use self::decoder::FrameDecoder;
+pub use self::handshake_answer::HandshakeAnswer;
+pub use self::masked_text::MaskedText;
 pub use self::payload::mask_in_place;
 
 /// The close code for a frame that violates the protocol (RFC 6455 section 7.4.1).

@@ -54,9 +54,13 @@ pub(crate) struct AttemptLimits {
 /// data to a connection only as a part of a CONNECT response, so the digest contains an empty response, too.
 pub(crate) fn with_handle(socket: TcpStream) -> Result<(TcpStream, ProxyDigest)> {
     let (socket, handle) = duplicate(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
+    Ok((socket, digest_with(Arc::new(handle))?))
+}
+
+/// Returns a digest that contains this handle of a socket.
+pub(crate) fn digest_with(handle: Arc<SocketHandle>) -> Result<ProxyDigest> {
     let empty = pingora::http::ResponseHeader::build(200, Some(0))?;
-    let digest = ProxyDigest::new(Box::new(empty), Some(Box::new(Arc::new(handle))));
-    Ok((socket, digest))
+    Ok(ProxyDigest::new(Box::new(empty), Some(Box::new(handle))))
 }
 
 fn duplicate(socket: TcpStream) -> std::io::Result<(TcpStream, SocketHandle)> {
@@ -68,8 +72,12 @@ fn duplicate(socket: TcpStream) -> std::io::Result<(TcpStream, SocketHandle)> {
 /// Returns the second handle on the connection that Pingora chose for an attempt, whether new or from the pool; `None` if the
 /// connection has none.
 pub(crate) fn socket_handle(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
-    let data = digest?.proxy_digest.as_ref()?.user_data.as_ref()?;
-    data.downcast_ref::<Arc<SocketHandle>>().cloned()
+    handle_in(digest?.proxy_digest.as_ref()?)
+}
+
+/// Returns the handle in a digest that [`digest_with`] has created; `None` for any other digest.
+pub(crate) fn handle_in(digest: &ProxyDigest) -> Option<Arc<SocketHandle>> {
+    digest.user_data.as_ref()?.downcast_ref::<Arc<SocketHandle>>().cloned()
 }
 
 /// Whether a deadline has ended its attempt, and why.

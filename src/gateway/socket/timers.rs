@@ -102,6 +102,8 @@ mod tests {
         ping: Duration::from_secs(30),
         idle: Duration::from_secs(100),
         lifetime: Duration::from_secs(1200),
+        provider_lines_max: 0,
+        provider_idle: Duration::from_secs(1),
         state_bytes_max: 0,
         state_key_bytes: None,
     };

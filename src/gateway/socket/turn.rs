@@ -31,8 +31,10 @@ use crate::{
     domain::wire::responses_socket::conversations::SocketLane,
     gateway::{
         handshake::SocketHandshake,
+        lines::SocketLines,
         parts::Gateway,
         socket::{
+            SocketHost,
             answer::TurnAnswer,
             lanes::{ReadyTurn, TurnPiece},
         },
@@ -58,6 +60,8 @@ pub(crate) struct TurnHost {
     pub gateway: Gateway,
     pub handshake: SocketHandshake,
     peer: Option<Arc<SocketDigest>>,
+    /// The WebSockets to providers that the socket's requests use.
+    lines: Arc<SocketLines>,
     /// The socket's number on this node.
     number: u64,
     shutdown: ShutdownWatch,
@@ -66,15 +70,16 @@ pub(crate) struct TurnHost {
 impl TurnHost {
     /// Creates the host of a socket's requests. `peer` has the client's address.
     pub(crate) fn new(
-        proxy: Arc<HttpProxy<Gateway>>,
-        gateway: Gateway,
+        host: SocketHost<'_>,
         handshake: SocketHandshake,
         peer: Option<Arc<SocketDigest>>,
         shutdown: ShutdownWatch,
     ) -> Self {
+        let gateway = host.gateway.clone();
         Self {
+            lines: SocketLines::new(Arc::clone(host.lines)),
             number: gateway.limits.conversations.open_socket(),
-            proxy,
+            proxy: Arc::clone(host.proxy),
             gateway,
             handshake,
             peer,
@@ -95,6 +100,7 @@ impl TurnHost {
             stream_id: turn.stream_id,
         };
         let link = TurnLink::new(origin, Arc::clone(&self.gateway.limits.conversations), turn.content);
+        link.use_lines(&self.lines);
         let (sender, receiver) = mpsc::channel(PIECES_MAX);
         let session = TurnSession {
             head: request_head(self.handshake.head.clone(), turn.length, &link),
@@ -117,6 +123,7 @@ impl TurnHost {
 impl Drop for TurnHost {
     fn drop(&mut self) {
         self.gateway.limits.conversations.remove_socket(self.number);
+        self.lines.close();
     }
 }
 

@@ -4,15 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::future::{FutureExt, select_ok};
@@ -44,7 +36,10 @@ use crate::{
         parts::Gateway,
         reply,
         request::body::BodyFraming,
-        upstream::verdict::{self, AttemptEvent},
+        upstream::{
+            line_peer::{self, ChosenPeer},
+            verdict::{self, AttemptEvent},
+        },
     },
     providers::pools::{ProviderBackend, ProviderBackends},
 };
@@ -64,8 +59,8 @@ pub(crate) async fn pause(forward: &mut Forward, drain: &Drain) {
     }
 }
 
-/// Begins an attempt. Returns the peer to which Pingora connects.
-pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Result<Box<HttpPeer>> {
+/// Begins an attempt. Returns the peer to which the request goes.
+pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Result<ChosenPeer> {
     forward.attempt = Attempt::default();
     if gateway.drain.is_expired() {
         let context = "the process stops and begins no attempt";
@@ -108,11 +103,13 @@ pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Fo
     peer.options.idle_timeout = Some(timeouts.pool_idle);
     if connection != ConnectionChoice::Any || !forward.can_resend() {
         // On a stale connection from the pool the request would be lost, so this attempt opens a new one.
-        static OWN_GROUP: AtomicU64 = AtomicU64::new(1);
-        peer.group_key = OWN_GROUP.fetch_add(1, Ordering::Relaxed);
-        peer.options.idle_timeout = Some(Duration::ZERO);
+        line_peer::isolate(&mut peer);
     }
-    Ok(Box::new(peer))
+    let line = line_peer::turn(session, forward, (&peer, connection));
+    Ok(ChosenPeer {
+        post: Box::new(peer),
+        line: line.map(Box::new),
+    })
 }
 
 /// Offers HTTP/2 to the provider. A connection carries one request at a time, because a time limit shuts down the connection's

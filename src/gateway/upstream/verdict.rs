@@ -27,6 +27,8 @@ pub(crate) enum AttemptEvent<'a> {
         error: &'a Error,
         /// Whether the connection came from the pool.
         reused: bool,
+        /// Whether the request went over a WebSocket and the provider has not read it.
+        is_unread: bool,
     },
     /// The provider has answered with this status.
     Answered {
@@ -78,7 +80,11 @@ pub(crate) fn decide<'f>(
         {
             repeat_if(on_broken_off(forward, may_repeat && forward.has_not_begun()))
         }
-        AttemptEvent::Failed { error, reused } => repeat_if(may_repeat && is_repeated(forward, error, reused)),
+        AttemptEvent::Failed {
+            error,
+            reused,
+            is_unread,
+        } => repeat_if(may_repeat && is_repeated(forward, error, (reused, is_unread))),
         AttemptEvent::Answered {
             status,
             credential_refused,
@@ -172,11 +178,16 @@ fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
     forward.attempts.on_answer(&answer, dice(), clock::instant())
 }
 
-/// Whether a request without an answer is sent again, for one of three reasons: the provider closed the pooled connection before
-/// it read the request, the provider demands HTTP/1.1, or the operator has such requests repeated.
-fn is_repeated(forward: &mut Forward, error: &Error, reused: bool) -> bool {
+/// Whether a request without an answer is sent again, for one of four reasons: the provider has not read it on a WebSocket, the
+/// provider closed the pooled connection before it read the request, the provider demands HTTP/1.1, or the operator has such
+/// requests repeated.
+fn is_repeated(forward: &mut Forward, error: &Error, (reused, is_unread): (bool, bool)) -> bool {
     let is_unanswered = !forward.attempt.has_head() && *error.esource() == ErrorSource::Upstream;
-    is_unanswered && (reused && is_stale(forward, error) || is_downgraded(forward, error) || try_next_provider(forward))
+    is_unanswered
+        && (is_unread && may_send_again(forward) && forward.attempts.on_stale_connection()
+            || reused && is_stale(forward, error)
+            || is_downgraded(forward, error)
+            || try_next_provider(forward))
 }
 
 /// Whether the provider closed a pooled connection before it read the request. If so, the next attempt opens a new connection.

@@ -111,6 +111,14 @@ metrics! {
         state_evicted: Counter = "weir_socket_state_evicted_total";
         /// Requests that continue a conversation of their WebSocket, by whether it was still in memory.
         continuations: CounterFamily<1> = "weir_socket_continuations_total" ["state"];
+        /// Open WebSockets to providers.
+        lines_open: Gauge = "weir_provider_sockets_open";
+        /// WebSockets to providers that have ended, by what ended them.
+        lines_ended: CounterFamily<1> = "weir_provider_sockets_total" ["end"];
+        /// Requests that were sent to a provider over a WebSocket.
+        line_turns: Counter = "weir_provider_socket_turns_total";
+        /// Handshakes of WebSockets that a provider has not accepted, by its answer.
+        handshakes_refused: CounterFamily<1> = "weir_provider_socket_handshakes_refused_total" ["why"];
     }
 }
 

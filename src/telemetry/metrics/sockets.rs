@@ -49,6 +49,109 @@ impl SocketEnd {
     }
 }
 
+/// What ended a WebSocket to a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineEnd {
+    /// The client's socket ended.
+    Socket,
+    /// It carried no request for too long.
+    Idle,
+    /// The request that it carried was given up: its client disconnected, or it exceeded a time limit.
+    Abandoned,
+    /// The provider closed it, or its connection broke.
+    Provider,
+    /// The provider violated the WebSocket protocol or a limit of a message.
+    Protocol,
+    /// The provider began a response that no request asked for.
+    Unexpected,
+    /// The provider did not answer a ping.
+    Silent,
+}
+
+impl LineEnd {
+    const ALL: [Self; 7] = [
+        Self::Socket,
+        Self::Idle,
+        Self::Abandoned,
+        Self::Provider,
+        Self::Protocol,
+        Self::Unexpected,
+        Self::Silent,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Idle => "idle",
+            Self::Abandoned => "abandoned",
+            Self::Provider => "provider",
+            Self::Protocol => "protocol",
+            Self::Unexpected => "unexpected",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// Why a provider has not accepted the handshake of a WebSocket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandshakeRefusal {
+    /// 426: the provider serves POST only.
+    UpgradeRequired,
+    /// 404 or 405: the provider has no such endpoint.
+    NotServed,
+    /// 401, 402 or 403: the provider refuses the credential.
+    Credential,
+    /// 429: the provider limits the credential.
+    Limited,
+    /// A status of 500 or more.
+    Failed,
+    /// Any other status, or an answer that is not one to this handshake.
+    Other,
+    /// The connection ended before the answer.
+    Broken,
+    /// The answer did not come in time.
+    Late,
+}
+
+impl HandshakeRefusal {
+    const ALL: [Self; 8] = [
+        Self::UpgradeRequired,
+        Self::NotServed,
+        Self::Credential,
+        Self::Limited,
+        Self::Failed,
+        Self::Other,
+        Self::Broken,
+        Self::Late,
+    ];
+
+    /// Returns the refusal that an HTTP status means.
+    pub(crate) const fn from_status(status: u16) -> Self {
+        match status {
+            426 => Self::UpgradeRequired,
+            404 | 405 => Self::NotServed,
+            401..=403 => Self::Credential,
+            429 => Self::Limited,
+            500.. => Self::Failed,
+            _ => Self::Other,
+        }
+    }
+
+    /// The label of the refusal in metrics and messages.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::UpgradeRequired => "upgrade_required",
+            Self::NotServed => "not_served",
+            Self::Credential => "credential",
+            Self::Limited => "limited",
+            Self::Failed => "failed",
+            Self::Other => "other",
+            Self::Broken => "broken",
+            Self::Late => "late",
+        }
+    }
+}
+
 impl SocketMetrics {
     /// Creates the counters at zero, so that rates have a value before the first event.
     pub(super) fn create_at_zero(&self) {
@@ -58,6 +161,22 @@ impl SocketMetrics {
         for is_found in [true, false] {
             self.continuation(is_found).raise_to(0);
         }
+        for end in LineEnd::ALL {
+            self.lines_ended.with_labels([end.as_str().into()]).raise_to(0);
+        }
+        for why in HandshakeRefusal::ALL {
+            self.handshakes_refused.with_labels([why.as_str().into()]).raise_to(0);
+        }
+    }
+
+    /// Records the end of a WebSocket to a provider.
+    pub(crate) fn record_line_end(&self, end: LineEnd) {
+        self.lines_ended.with_labels([end.as_str().into()]).inc();
+    }
+
+    /// Records that a provider has not accepted a handshake.
+    pub(crate) fn record_handshake_refused(&self, why: HandshakeRefusal) {
+        self.handshakes_refused.with_labels([why.as_str().into()]).inc();
     }
 
     /// Records the end of a WebSocket that carried `turns` requests.

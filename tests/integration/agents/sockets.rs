@@ -12,6 +12,8 @@ use crate::harness::answer::Answer;
 use crate::harness::node::{Finished, node, node_modules};
 use crate::harness::port::free_port;
 use crate::harness::provider::Recorded;
+use crate::harness::rules::RuleFolder;
+use crate::harness::socket_provider::{Act, SocketProvider, Way};
 use crate::harness::tools::{note, rounds, skip};
 use crate::harness::wait::wait_within;
 use crate::harness::weir::Key;
@@ -64,22 +66,45 @@ impl Script {
         let steps = steps.clone();
         RecordingProvider::start(move |request, answer| {
             let number = results(request) + 1;
-            let command = match self.waits == Some(number) {
-                true => format!("touch {AT}; until [ -e {GO_ON} ]; do sleep 0.05; done; echo heron"),
-                false => "echo heron".to_owned(),
-            };
-            let item = match number <= self.calls {
-                true => call(number, &command),
-                false => message(number),
-            };
-            stream(number, &item, answer, self.held == Some(number), &steps);
+            let events = events(number, &self.item(number));
+            stream(&events, answer, self.held == Some(number), &steps);
         })
+    }
+
+    /// The same provider, with a WebSocket.
+    fn socket_provider(self) -> SocketProvider {
+        SocketProvider::start(&Steps::default(), move |asked| {
+            let number = number_of(&asked.body);
+            events(number, &self.item(number)).map(Act::Event).to_vec()
+        })
+    }
+
+    /// What the provider answers to the request with this number.
+    fn item(self, number: usize) -> Json {
+        let command = match self.waits == Some(number) {
+            true => format!("touch {AT}; until [ -e {GO_ON} ]; do sleep 0.05; done; echo heron"),
+            false => "echo heron".to_owned(),
+        };
+        match number <= self.calls {
+            true => call(number, &command),
+            false => message(number),
+        }
     }
 }
 
 /// The number of results of calls in a request.
 fn results(request: &Recorded) -> usize {
-    let body: Json = serde_json::from_slice(&request.body).unwrap_or_default();
+    results_in(&serde_json::from_slice(&request.body).unwrap_or_default())
+}
+
+/// The number of a request, counted from 1: it has the results of all calls so far, or continues the response before it by its id.
+fn number_of(body: &Json) -> usize {
+    let parent = body["previous_response_id"].as_str();
+    let before = parent.map(|id| id.strip_prefix("resp_").unwrap().parse().unwrap());
+    before.unwrap_or_else(|| results_in(body)) + 1
+}
+
+fn results_in(body: &Json) -> usize {
     let items = body["input"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_result = |item: &&Json| item["type"] == "custom_tool_call_output";
     items.iter().filter(is_result).count()
@@ -97,8 +122,8 @@ fn message(number: usize) -> Json {
         "content": [{"type": "output_text", "text": LAST_WORD, "annotations": []}]})
 }
 
-/// A response with one item; held, it waits for a step before that.
-fn stream(number: usize, item: &Json, answer: &mut Answer<'_>, is_held: bool, steps: &Steps) {
+/// The events of a response with one item.
+fn events(number: usize, item: &Json) -> [Json; 4] {
     let id = format!("resp_{number}");
     let started = json!({"id": id, "object": "response", "created_at": 1, "status": "in_progress", "model": "gpt",
         "output": [], "usage": null});
@@ -107,12 +132,16 @@ fn stream(number: usize, item: &Json, answer: &mut Answer<'_>, is_held: bool, st
     ended["output"] = json!([item]);
     ended["usage"] = json!({"input_tokens": 100, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 10,
         "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 110});
-    let events = [
+    [
         json!({"type": "response.created", "sequence_number": 0, "response": started}),
         json!({"type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": item}),
         json!({"type": "response.output_item.done", "sequence_number": 2, "output_index": 0, "item": item}),
         json!({"type": "response.completed", "sequence_number": 3, "response": ended}),
-    ];
+    ]
+}
+
+/// Sends the events of a response. Held, it waits for a step behind the first one.
+fn stream(events: &[Json], answer: &mut Answer<'_>, is_held: bool, steps: &Steps) {
     answer.sse();
     for (at, event) in events.iter().enumerate() {
         if at == 1 && is_held && !steps.wait(1) {
@@ -227,6 +256,43 @@ fn codex_sends_only_what_is_new_over_ten_requests_with_tools() {
     );
     note(&format!(
         "agents: {REQUESTS} requests of Codex on a socket, {:?}",
+        finished.took
+    ));
+}
+
+#[test]
+fn codex_reaches_the_websocket_of_the_provider_over_four_requests_with_tools() {
+    if !is_installed() {
+        skip!("Node or tests/agents/node_modules is not there: tests/run makes them");
+    }
+    const REQUESTS: usize = 4;
+    let script = Script {
+        calls: REQUESTS - 1,
+        waits: None,
+        held: None,
+    };
+    let provider = script.socket_provider();
+    let weir = RuleFolder::over_websocket().into_weir_at(&provider.base_url()).start();
+    let key = weir.key();
+    let work = TempDir::new().unwrap();
+    let finished = turn(&weir, &key, work.path());
+    assert_over(&finished);
+    let asked = provider.asked();
+    assert_eq!(provider.ways(), [Way::Line(0); REQUESTS]);
+    for (before, asked) in asked.iter().enumerate() {
+        // Behind the first one only what is new is sent.
+        assert_eq!(number_of(&asked.body), before + 1);
+        assert_eq!(results_in(&asked.body), before.min(1));
+        for name in ["stream", "stream_id", "generate", "background"] {
+            assert_eq!(asked.body.get(name), None, "{name}");
+        }
+    }
+    assert_eq!(provider.handshakes()[0].header("openai-beta"), None);
+    wait_until("the line of the last request", || served(&weir).len() == REQUESTS);
+    assert!(served(&weir).iter().all(|line| line["outcome"] == "ok"));
+    assert_eq!(handshakes(&weir), 1);
+    note(&format!(
+        "agents: {REQUESTS} requests of Codex on a socket, and on one to the provider, {:?}",
         finished.took
     ));
 }

@@ -106,6 +106,12 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// Gives up the connection to another protocol: its stream, and its socket.
+    pub(crate) fn connection(&mut self) -> (&mut (dyn Wire + 'a), &TcpStream) {
+        self.open = false;
+        (&mut *self.wire, self.socket)
+    }
+
     /// Waits until the peer closes its side, at most for `limit`; tells how long it took.
     pub(crate) fn wait_peer_left(&mut self, limit: Duration) -> Option<Duration> {
         let started = Instant::now();

@@ -34,11 +34,38 @@ impl RuleFolder {
         folder
     }
 
+    /// The shipped file of OpenAI, which says that the provider serves Responses over WebSocket, too.
+    pub(crate) fn over_websocket() -> RuleFolder {
+        RuleFolder::over_websocket_with("", "")
+    }
+
+    /// The same with these lines before `[auth]`, and these in `[headers]`.
+    pub(crate) fn over_websocket_with(settings: &str, headers: &str) -> RuleFolder {
+        const URL: &str = "\nresponses = \"https://api.openai.com/v1/responses\"\n";
+        const TABLE: &str = "\nresponses = { url = \"https://api.openai.com/v1/responses\", websocket = true }\n";
+        let shipped = std::fs::read_to_string(repository().join("lua-free-rules/openai.toml")).unwrap();
+        let mut text = shipped;
+        for (from, to) in [
+            (URL, TABLE.to_owned()),
+            ("[auth]\n", format!("{settings}\n[auth]\n")),
+            ("\n[headers]\n", format!("\n[headers]\n{headers}\n")),
+        ] {
+            assert!(text.contains(from), "openai.toml has no {from:?}");
+            text = text.replacen(from, &to, 1);
+        }
+        RuleFolder::new(&[("openai", &text)])
+    }
+
     /// A gateway with these files over the shipped ones, every provider at `base_url`.
     pub(crate) fn weir_at(&self, base_url: &str) -> WeirBuilder {
         WeirBuilder::new()
             .all_providers(base_url)
             .set("rules.folder", self.path().to_str().unwrap())
+    }
+
+    /// The same gateway, which these files live as long as.
+    pub(crate) fn into_weir_at(self, base_url: &str) -> WeirBuilder {
+        self.weir_at(base_url).keeping(self)
     }
 
     /// Writes a file as a careful tool does: whole or not at all.

@@ -15,6 +15,7 @@ use super::postgres::{POSTGRES_URL, PostgresServer};
 use super::process::Process;
 use super::redis::RedisServer;
 use super::request::{Request, Upload};
+use super::rules::RuleFolder;
 use super::tools::weir_program;
 use super::wait::{wait_for, wait_until};
 
@@ -53,6 +54,7 @@ pub(crate) struct WeirBuilder {
     open_files_max: Option<u32>,
     program: PathBuf,
     outputs: Option<Outputs>,
+    rules: Option<RuleFolder>,
 }
 
 /// Where messages and the access log go instead of files beside the others.
@@ -71,6 +73,7 @@ enum Panics {
 pub(crate) struct Weir {
     process: Process,
     folder: TempDir,
+    _rules: Option<RuleFolder>,
     /// Processes that were started before it and are not waited for.
     earlier: Vec<Process>,
     /// The processes that have taken its place, the last one last.
@@ -114,6 +117,7 @@ impl WeirBuilder {
             open_files_max: None,
             program: weir_program(),
             outputs: None,
+            rules: None,
         };
         let builder = builder
             .set("gateway.listen", "127.0.0.1:0")
@@ -211,6 +215,12 @@ impl WeirBuilder {
         self
     }
 
+    /// Keeps a folder of rule files as long as the gateway.
+    pub(crate) fn keeping(mut self, rules: RuleFolder) -> WeirBuilder {
+        self.rules = Some(rules);
+        self
+    }
+
     /// Runs this program instead of the one that was built.
     pub(crate) fn program(mut self, program: &Path) -> WeirBuilder {
         self.program = program.to_owned();
@@ -261,6 +271,7 @@ impl WeirBuilder {
         Weir {
             process,
             folder,
+            _rules: self.rules,
             earlier: Vec::new(),
             successors: Vec::new(),
             start,

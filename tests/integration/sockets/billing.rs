@@ -2,11 +2,13 @@
 
 use serde_json::{Value as Json, json};
 
+use super::provider_stage::{Conversation, socket_provider, weir_over};
 use super::stage::{USAGE, continuation, create, provider, user_item};
-use crate::harness::books::cost;
+use crate::harness::books::{Books, cost};
 use crate::harness::client::Response;
 use crate::harness::request::Wire;
 use crate::harness::sample::SampleProvider;
+use crate::harness::socket_provider::{SocketProvider, Way};
 use crate::harness::websocket::{WebSocket, handshake};
 use crate::harness::{RESPONSES_MODEL, Steps, Weir, WeirBuilder};
 
@@ -68,29 +70,48 @@ fn comparable(row: &Json) -> Json {
     row
 }
 
-/// Sends each prompt by POST to one gateway and on a socket to another one with the same past, checks that the rows are equal, and
-/// returns those of the sockets.
+/// Sends each prompt by POST to the first gateway and on a socket to the others, which have the same past. Checks that the rows are
+/// equal, and returns those of the last gateway.
 #[track_caller]
-fn rows_alike(provider_url: &str, prompts: &[(String, bool)]) -> Vec<Option<Json>> {
-    let weirs = [(); 2].map(|()| Weir::start(provider_url));
-    let keys = [&weirs[0], &weirs[1]].map(|weir| weir.key().text);
+fn rows_alike(weirs: &[Weir], prompts: &[(String, bool)]) -> Vec<Option<Json>> {
+    let keys: Vec<String> = weirs.iter().map(|weir| weir.key().text).collect();
     let tag = |step: usize| format!("step={step}");
     let count = prompts.iter().filter(|(_, has_row)| *has_row).count();
     for (step, (prompt, _)) in prompts.iter().enumerate() {
         let frame = create(prompt);
         post(&weirs[0], &keys[0], &frame, &tag(step));
-        tagged_socket(&weirs[1], &keys[1], &tag(step)).ask(&frame);
+        for (weir, key) in weirs.iter().zip(&keys).skip(1) {
+            tagged_socket(weir, key, &tag(step)).ask(&frame);
+        }
     }
-    let [by_post, by_socket] = [&weirs[0], &weirs[1]].map(|weir| weir.books(count));
-    let pair = |step: usize| {
-        let (one, other) = (of_tag(&by_post.rows, &tag(step)), of_tag(&by_socket.rows, &tag(step)));
-        assert_eq!(one.map(comparable), other.map(comparable), "{}", prompts[step].0);
-        assert_eq!(other.is_some(), prompts[step].1, "{}", prompts[step].0);
-        other.cloned()
-    };
-    let rows = (0..prompts.len()).map(pair).collect();
-    assert_eq!(by_post.charged(), by_socket.charged());
-    rows
+    let books: Vec<Books> = weirs.iter().map(|weir| weir.books(count)).collect();
+    let row_of = |books: &Books, step: usize| of_tag(&books.rows, &tag(step)).cloned();
+    for (step, (prompt, has_row)) in prompts.iter().enumerate() {
+        let by_post = row_of(&books[0], step);
+        assert_eq!(by_post.is_some(), *has_row, "{prompt}");
+        for books in &books[1..] {
+            let by_socket = row_of(books, step);
+            assert_eq!(
+                by_post.as_ref().map(comparable),
+                by_socket.as_ref().map(comparable),
+                "{prompt}"
+            );
+        }
+    }
+    assert!(books.iter().all(|other| other.charged() == books[0].charged()));
+    let last = &books[books.len() - 1];
+    (0..prompts.len()).map(|step| row_of(last, step)).collect()
+}
+
+/// Two gateways in front of a provider.
+fn two_weirs(provider_url: &str) -> [Weir; 2] {
+    [(); 2].map(|()| Weir::start(provider_url))
+}
+
+/// Three gateways in front of a provider; the last one goes to it over WebSocket.
+fn three_weirs(provider: &SocketProvider) -> [Weir; 3] {
+    let [first, second] = two_weirs(&provider.base_url());
+    [first, second, weir_over(provider)]
 }
 
 /// Defects 1, 2 and 4: tokens are recorded as zero, bytes are charged instead, or an answer that breaks off is free.
@@ -98,7 +119,7 @@ fn rows_alike(provider_url: &str, prompts: &[(String, bool)]) -> Vec<Option<Json
 fn a_script_has_the_same_rows_by_post_and_by_socket() {
     let sample = SampleProvider::start();
     let prompts = SCRIPT.map(|(order, has_row)| (format!("Tell me of weirs. [[sample: {order}]]"), has_row));
-    let rows = rows_alike(&sample.base_url(), &prompts);
+    let rows = rows_alike(&two_weirs(&sample.base_url()), &prompts);
     let of = |order: &str| {
         let at = SCRIPT.iter().position(|(found, _)| *found == order).unwrap();
         rows[at].as_ref().unwrap()
@@ -114,7 +135,7 @@ fn a_script_has_the_same_rows_by_post_and_by_socket() {
 fn an_incomplete_and_a_failed_response_are_charged_for_what_they_report() {
     let provider = provider(&Steps::default());
     let prompts = ["hi", "incomplete", "failing"].map(|prompt| (prompt.to_owned(), true));
-    let rows = rows_alike(&provider.base_url(), &prompts);
+    let rows = rows_alike(&two_weirs(&provider.base_url()), &prompts);
     let [input, cached, output] = USAGE;
     for (row, source) in rows.into_iter().flatten().zip(["reported", "reported", "partial"]) {
         assert_eq!(row["usage_source"], source, "{row}");
@@ -122,6 +143,86 @@ fn an_incomplete_and_a_failed_response_are_charged_for_what_they_report() {
         assert_eq!(used, [Some(input - cached), Some(cached), Some(output)], "{row}");
         assert!(cost(&row) > 0, "{row}");
     }
+}
+
+/// Defects 1 to 4, where the provider is asked over WebSocket, too.
+#[test]
+fn a_script_has_the_same_rows_by_post_by_socket_and_over_the_websocket_of_the_provider() {
+    let provider = socket_provider(&Steps::default());
+    let weirs = three_weirs(&provider);
+    // Between two failures stands a success, so that the provider is not passed over.
+    let prompts = [
+        ("hi", true),
+        ("much from the cache", true),
+        ("a failure first", true),
+        ("much thought", true),
+        ("incomplete", true),
+        ("odd input", false),
+        ("incomplete, much thought", true),
+        ("failing", true),
+        ("much thought again", true),
+        ("cut in the middle", true),
+        ("much from the cache again", true),
+        ("close 1011 in the middle", true),
+        ("the last one", true),
+    ];
+    let prompts = prompts.map(|(prompt, has_row)| (prompt.to_owned(), has_row));
+    let rows = rows_alike(&weirs, &prompts);
+    let of = |prompt: &str| {
+        let at = prompts.iter().position(|(found, _)| found == prompt).unwrap();
+        rows[at].as_ref().unwrap()
+    };
+    let tokens = |prompt: &str| {
+        let names = ["input_uncached", "cache_read", "output_text", "output_reasoning"];
+        names.map(|name| of(prompt)[name].as_u64().unwrap_or(0))
+    };
+    assert_eq!(tokens("much from the cache"), [300, 700, 20, 0]);
+    assert_eq!(tokens("much thought"), [300, 0, 50, 450]);
+    assert_eq!(tokens("incomplete, much thought"), [300, 0, 50, 450]);
+    for prompt in ["incomplete", "failing", "cut in the middle", "close 1011 in the middle"] {
+        assert!(cost(of(prompt)) > 0, "{}", of(prompt));
+    }
+    assert_over_websocket(&provider, &weirs);
+}
+
+/// Checks that the last gateway went to the provider over WebSocket, and that the others did not.
+#[track_caller]
+fn assert_over_websocket(provider: &SocketProvider, weirs: &[Weir; 3]) {
+    let turns = weirs
+        .each_ref()
+        .map(|weir| weir.figure("weir_provider_socket_turns_total"));
+    let on_lines = provider.ways().iter().filter(|way| **way != Way::Post).count();
+    assert_eq!(turns.map(|turns| usize::try_from(turns).unwrap()), [0, 0, on_lines]);
+    assert_eq!(3 * on_lines, provider.count(), "as many by each gateway");
+}
+
+#[test]
+fn a_conversation_costs_the_same_over_the_websocket_of_the_provider() {
+    let provider = socket_provider(&Steps::default());
+    let weirs = three_weirs(&provider);
+    let keys = weirs.each_ref().map(|weir| weir.key().text);
+    let mut sockets = [1, 2].map(|at| WebSocket::open(weirs[at].gateway, &keys[at]));
+    let mut conversations = [(); 2].map(|()| Conversation::default());
+    let prompts = ["one", "two, much thought", "three, much from the cache", "four"];
+    for prompt in prompts {
+        let mut whole = create(prompt);
+        if !conversations[0].items().is_empty() {
+            let said = conversations[0].items().iter().cloned();
+            whole["input"] = said.chain([user_item(prompt)]).collect();
+        }
+        assert_eq!(post(&weirs[0], &keys[0], &whole, "way=post").status, 200);
+        for (socket, conversation) in sockets.iter_mut().zip(&mut conversations) {
+            conversation.say(socket, &provider, prompt);
+        }
+    }
+    let [by_post, by_socket, over_websocket] = weirs.each_ref().map(|weir| {
+        let mut rows = weir.books(prompts.len()).rows;
+        rows.sort_by_key(|row| row["admitted_ms"].as_i64());
+        rows.iter().map(comparable).collect::<Vec<Json>>()
+    });
+    assert_eq!(by_post, by_socket);
+    assert_eq!(by_post, over_websocket);
+    assert_over_websocket(&provider, &weirs);
 }
 
 #[test]

@@ -41,6 +41,41 @@ fn what_may_reason_out_of_sight_is_read_to_its_end_unless_the_file_says_otherwis
 }
 
 #[test]
+fn a_websocket_is_a_property_of_the_responses_endpoint() {
+    let text = |responses: &str| HEAD.replacen("messages = \"https://h/m\"", responses, 1);
+    let has_websocket = |responses: &str| {
+        let endpoints = compiled(&text(responses)).unwrap().provider.endpoints;
+        assert_eq!(endpoints.get(Operation::Responses).unwrap().fill("m"), "/r");
+        [Operation::Responses, Operation::Messages].map(|operation| endpoints.has_websocket(operation))
+    };
+    assert_eq!(has_websocket("responses = \"https://h/r\""), [false, false]);
+    assert_eq!(
+        has_websocket("[endpoints.responses]\nurl = \"https://h/r\""),
+        [false, false]
+    );
+    let table = "messages = \"https://h/m\"\nresponses = { url = \"https://h/r\", websocket = true }";
+    assert_eq!(has_websocket(table), [true, false]);
+    for (responses, error) in [
+        ("responses = 1", "a URL or a table with `url` and `websocket`"),
+        ("responses = { websocket = true }", "key `url` is missing"),
+        (
+            "responses = { url = \"https://h/r\", websockets = true }",
+            "did you mean `websocket`?",
+        ),
+        (
+            "responses = { url = \"h\", websocket = true }",
+            "p.toml:6: key `endpoints.responses`",
+        ),
+    ] {
+        let errors = compiled(&text(responses)).unwrap_err();
+        assert!(
+            errors.iter().any(|found| found.to_string().contains(error)),
+            "{errors:?}"
+        );
+    }
+}
+
+#[test]
 fn hidden_reasoning_is_a_property_of_each_model() {
     let models = "[[model]]\nname = \"a\"\nhidden_reasoning = true\n[[model]]\nname = \"b\"\n";
     let models = compiled(&format!("{HEAD}{models}")).unwrap().models;

@@ -19,7 +19,7 @@ const STREAM_ID_BYTES_MAX: usize = 256;
 
 /// The members of a frame that the conversion to a body reads or drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FrameMemberName {
+pub(super) enum FrameMemberName {
     Type,
     StreamId,
     Stream,
@@ -50,11 +50,11 @@ impl FrameMemberName {
 
 /// A member of a frame, by its positions in the frame's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct FrameMember {
-    name: FrameMemberName,
+pub(super) struct FrameMember {
+    pub(super) name: FrameMemberName,
     /// The position of the key's opening quote.
-    start: usize,
-    value: Range<usize>,
+    pub(super) start: usize,
+    pub(super) value: Range<usize>,
 }
 
 /// The purpose of a client's frame.
@@ -202,7 +202,7 @@ impl ClientFrame {
     }
 }
 
-fn is_false(value: Option<&[u8]>) -> bool {
+pub(super) fn is_false(value: Option<&[u8]>) -> bool {
     value.is_some_and(|value| value == b"false")
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn join_items(first: &[u8], second: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// A message for the client: the text is no object, or another program could read it differently.
-fn split_members(text: &[u8]) -> Result<Vec<FrameMember>, &'static str> {
+pub(super) fn split_members(text: &[u8]) -> Result<Vec<FrameMember>, &'static str> {
     let malformed = "the frame is not one JSON object, or is nested too deeply";
     let offset = |rest: &[u8]| text.len() - rest.len();
     let [b'{', inside @ ..] = skip_space(text) else {

@@ -240,7 +240,7 @@ impl SocketError {
 }
 
 /// Returns the error object of an `error` event whose fields are members of the event itself.
-fn flat_error(status: u16, data: &[u8]) -> Vec<u8> {
+pub(super) fn flat_error(status: u16, data: &[u8]) -> Vec<u8> {
     let field = |name: &[u8]| {
         let value = member(data, name).and_then(unescaped);
         value.map_or(Value::Null, |text| Value::String(text.into_owned()))
@@ -255,16 +255,18 @@ fn flat_error(status: u16, data: &[u8]) -> Vec<u8> {
     .into_bytes()
 }
 
+/// Whether the frame of an error contains the header with this name, in lower case.
+pub(super) fn is_frame_header(name: &str) -> bool {
+    FRAME_HEADERS.iter().any(|listed| match listed.ends_with('-') {
+        true => name.starts_with(*listed),
+        false => name == *listed,
+    })
+}
+
 /// Returns the headers that a frame repeats, as the inside of a JSON object.
 fn frame_headers(headers: &HeaderMap) -> String {
-    let is_repeated = |name: &str| {
-        FRAME_HEADERS.iter().any(|listed| match listed.ends_with('-') {
-            true => name.starts_with(*listed),
-            false => name == *listed,
-        })
-    };
     let mut repeated: Vec<String> = Vec::new();
-    for name in headers.keys().filter(|name| is_repeated(name.as_str())) {
+    for name in headers.keys().filter(|name| is_frame_header(name.as_str())) {
         if let Some(value) = headers.get(name).and_then(|value| value.to_str().ok()) {
             repeated.push(format!("\"{name}\":{}", Value::from(value)));
         }
@@ -336,7 +338,7 @@ pub(crate) fn warm_up_events(id: &str, model: &str, created_at: i64) -> Vec<u8> 
 
 /// Returns the value of a member of a JSON object, as it is written; `None` if the object has no such member or is malformed
 /// before it.
-fn member<'t>(object: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
+pub(super) fn member<'t>(object: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
     let mut rest = skip_space(skip_space(object).strip_prefix(b"{")?);
     loop {
         let (key, value) = split_key(rest)?;
@@ -349,7 +351,7 @@ fn member<'t>(object: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
 }
 
 /// Returns the elements of a JSON array as they are written; `None` if it is malformed.
-fn list_items(array: &[u8]) -> Option<Vec<&[u8]>> {
+pub(super) fn list_items(array: &[u8]) -> Option<Vec<&[u8]>> {
     let mut items = Vec::new();
     let mut rest = skip_space(array.strip_prefix(b"[")?);
     if rest.first() == Some(&b']') {

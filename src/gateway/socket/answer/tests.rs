@@ -33,6 +33,8 @@ const CONFIG: SocketsConfig = SocketsConfig {
     ping: std::time::Duration::from_secs(1),
     idle: std::time::Duration::from_secs(1),
     lifetime: std::time::Duration::from_secs(1),
+    provider_lines_max: 0,
+    provider_idle: Duration::from_secs(1),
     state_bytes_max: 1 << 20,
     state_key_bytes: Some(1 << 20),
 };

@@ -23,6 +23,8 @@ const CONFIG: SocketsConfig = SocketsConfig {
     ping: Duration::from_secs(1),
     idle: Duration::from_secs(1),
     lifetime: Duration::from_secs(1),
+    provider_lines_max: 0,
+    provider_idle: Duration::from_secs(1),
     state_bytes_max: 0,
     state_key_bytes: None,
 };

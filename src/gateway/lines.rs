@@ -1,0 +1,381 @@
+//! WebSockets from weir to providers, which are called lines here. Each belongs to one socket of a client, carries one request at
+//! a time, and is never used for another client's socket. To Pingora, a request on a line looks like a POST on a new connection
+//! to the provider ([`pipe`]), so attempts, time limits and billing are the same.
+
+mod opening;
+mod pipe;
+mod refusals;
+mod stream;
+mod task;
+mod turn;
+
+use std::{
+    fmt,
+    net::TcpStream as SocketHandle,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use pingora::{
+    Error, protocols::l4::stream::Stream as ConnectionStream, server::configuration::ServerConf,
+    upstreams::peer::HttpPeer,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use self::{
+    opening::{LineConnector, OpenedLine, OpeningFailure},
+    pipe::{RefusedHandshake, RequestPipe},
+    stream::LineStream,
+    task::LineTask,
+    turn::{LineState, LineTurn},
+};
+use crate::{
+    domain::wire::responses_socket::provider_frame::CreateFrame,
+    edges::clock,
+    gateway::drain::Drain,
+    telemetry::metrics::{HandshakeRefusal, Metrics},
+};
+
+pub(crate) use self::{
+    refusals::{LinePlace, LineRefusals},
+    task::LineTimes,
+    turn::LineProgress,
+};
+
+/// The capacity in bytes of the pipe between a line and Pingora.
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// What all lines of a worker share.
+pub(crate) struct LineHost {
+    connector: LineConnector,
+    refusals: Arc<LineRefusals>,
+    metrics: Arc<Metrics>,
+}
+
+impl LineHost {
+    /// Creates a host whose lines connect with the options of Pingora's proxy.
+    pub(crate) fn new(conf: &ServerConf, refusals: Arc<LineRefusals>, (metrics, drain): (Arc<Metrics>, Drain)) -> Self {
+        Self {
+            connector: LineConnector::new(conf, drain),
+            refusals,
+            metrics,
+        }
+    }
+}
+
+/// A request for the line that has made the response before it.
+#[derive(Debug)]
+pub(crate) struct LineContinuation {
+    /// The id of that response.
+    pub parent: String,
+    /// The frame that names that response, and has only what is new of the input.
+    pub frame: CreateFrame,
+}
+
+/// A request that is to go over a line.
+pub(crate) struct LineRequest {
+    /// The peer to which a POST would go, limited to HTTP/1.1.
+    pub peer: HttpPeer,
+    pub place: LinePlace,
+    /// The provider's name.
+    pub provider: String,
+    /// The request line and the headers of the handshake, without its key. A line is used only for requests with the same ones,
+    /// which name the provider's endpoint and the credential.
+    pub head: Bytes,
+    /// The frame with the complete input.
+    pub frame: CreateFrame,
+    /// The request as a continuation; `None` if it continues no response from the memory of its client's socket.
+    pub continuation: Option<LineContinuation>,
+    /// The length of the POST's body in bytes.
+    pub body_bytes: usize,
+    /// The number of the request's lane on the client's socket.
+    pub lane: u8,
+    /// The maximum number of lines of the client's socket.
+    pub lines_max: usize,
+    /// The time limit of the handshake.
+    pub timeout: Duration,
+    pub times: LineTimes,
+}
+
+/// How a request reaches its provider.
+pub(crate) enum LineAccess {
+    /// Over a line. Pingora sends the request on this stream.
+    Carried(ConnectionStream, Arc<LineProgress>),
+    /// The provider refuses the credential. The stream has the provider's answer.
+    Refused(ConnectionStream),
+    /// No connection to the provider was established.
+    Failed(Box<Error>),
+    /// By POST.
+    Post,
+}
+
+/// A line as the client's socket has it. Without this value, the line ends when it is free.
+#[derive(Clone)]
+struct OpenLine {
+    place: LinePlace,
+    /// The handshake's request line and headers.
+    head: Bytes,
+    /// The lane of the most recent request.
+    lane: u8,
+    state: Arc<LineState>,
+    turns: mpsc::Sender<LineTurn>,
+    /// The handle of the connection, which ends with the line.
+    handle: Weak<SocketHandle>,
+}
+
+impl OpenLine {
+    /// Returns the request as a continuation, if this line has made the response that it continues, and no response since.
+    fn continuation<'r>(&self, request: &'r LineRequest) -> Option<&'r LineContinuation> {
+        let continuation = request.continuation.as_ref()?;
+        self.state.has_response(&continuation.parent).then_some(continuation)
+    }
+
+    /// Whether the line goes where the request has to go.
+    fn fits(&self, request: &LineRequest) -> bool {
+        self.place == request.place && self.head == request.head
+    }
+}
+
+#[derive(Default)]
+struct LineSet {
+    lines: Vec<OpenLine>,
+    /// The number of lines that are being opened.
+    opening: usize,
+    /// Whether the client's socket has ended.
+    is_closed: bool,
+}
+
+/// The line for a request.
+enum ChosenLine {
+    /// A free line, which is now reserved.
+    Free(OpenLine),
+    /// A new line.
+    New,
+    /// None: all lines are in use.
+    None,
+}
+
+impl LineSet {
+    /// Chooses the line for a request. The line that has made the response that the request continues comes first, then the one
+    /// that the request's lane used, then a new one, then any free one.
+    fn choose(&mut self, request: &LineRequest) -> ChosenLine {
+        if self.is_closed {
+            return ChosenLine::None;
+        }
+        self.lines.retain(|line| !line.turns.is_closed());
+        let own = self.acquire(request, |line| line.continuation(request).is_some());
+        if let Some(line) = own.or_else(|| self.acquire(request, |line| line.lane == request.lane)) {
+            return ChosenLine::Free(line);
+        }
+        if self.lines.len() + self.opening < request.lines_max || self.drop_other(request) {
+            self.opening += 1;
+            return ChosenLine::New;
+        }
+        match self.acquire(request, |_| true) {
+            Some(line) => ChosenLine::Free(line),
+            None => ChosenLine::None,
+        }
+    }
+
+    fn acquire(&mut self, request: &LineRequest, is_allowed: impl Fn(&OpenLine) -> bool) -> Option<OpenLine> {
+        let mut fitting = self
+            .lines
+            .iter_mut()
+            .filter(|line| line.fits(request) && is_allowed(line));
+        let line = fitting.find(|line| line.state.acquire())?;
+        line.lane = request.lane;
+        Some(line.clone())
+    }
+
+    /// Gives up a free line that goes elsewhere. Returns whether there was one.
+    fn drop_other(&mut self, request: &LineRequest) -> bool {
+        let found = self
+            .lines
+            .iter()
+            .position(|line| !line.fits(request) && line.state.acquire());
+        found.is_some_and(|index| {
+            self.lines.swap_remove(index);
+            true
+        })
+    }
+}
+
+/// The lines of one client's socket.
+pub(crate) struct SocketLines {
+    host: Arc<LineHost>,
+    set: Mutex<LineSet>,
+}
+
+impl fmt::Debug for SocketLines {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = self.set.lock().lines.len();
+        out.debug_struct("SocketLines")
+            .field("open", &open)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Counts a line that is being opened, until it is open or cannot be opened.
+struct LineOpening<'l>(Option<&'l SocketLines>);
+
+impl LineOpening<'_> {
+    /// Adds the line, which is open now.
+    fn finish(mut self, line: OpenLine) {
+        if let Some(lines) = self.0.take() {
+            let mut set = lines.set.lock();
+            set.opening = set.opening.saturating_sub(1);
+            if !set.is_closed {
+                set.lines.push(line);
+            }
+        }
+    }
+}
+
+impl Drop for LineOpening<'_> {
+    fn drop(&mut self) {
+        if let Some(lines) = self.0 {
+            let mut set = lines.set.lock();
+            set.opening = set.opening.saturating_sub(1);
+        }
+    }
+}
+
+impl SocketLines {
+    /// Creates the lines of a new socket, of which none is open.
+    pub(crate) fn new(host: Arc<LineHost>) -> Arc<Self> {
+        Arc::new(Self {
+            host,
+            set: Mutex::default(),
+        })
+    }
+
+    /// Whether a request with a body of `bytes` bytes can go to this place over a line.
+    pub(crate) fn admits(&self, place: &LinePlace, bytes: usize) -> bool {
+        self.host.refusals.admits(place, bytes, clock::instant())
+    }
+
+    /// Closes the lines, each once it is free, because the client's socket has ended.
+    pub(crate) fn close(&self) {
+        let mut set = self.set.lock();
+        set.is_closed = true;
+        set.lines.clear();
+    }
+
+    /// Finds a line for the request, or opens one, and puts the request on it. It is sent when Pingora has written it.
+    pub(crate) async fn carry(&self, request: &LineRequest) -> LineAccess {
+        loop {
+            let chosen = self.set.lock().choose(request);
+            match chosen {
+                // Otherwise the line has just ended.
+                ChosenLine::Free(line) => {
+                    if let Some(access) = self.begin(&line, request) {
+                        return access;
+                    }
+                }
+                ChosenLine::New => return self.carry_over_new(request).await,
+                ChosenLine::None => return LineAccess::Post,
+            }
+        }
+    }
+
+    /// Puts a request on a line that is reserved for it. Returns `None` if the line has ended.
+    fn begin(&self, line: &OpenLine, request: &LineRequest) -> Option<LineAccess> {
+        let handle = line.handle.upgrade()?;
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let (complete, written) = oneshot::channel();
+        let progress: Arc<LineProgress> = Arc::default();
+        let (frame, complete_frame) = match line.continuation(request) {
+            Some(continuation) => (continuation.frame.clone(), Some(request.frame.clone())),
+            None => (request.frame.clone(), None),
+        };
+        let turn = LineTurn {
+            frame,
+            complete_frame,
+            body_bytes: request.body_bytes,
+            written,
+            answer: theirs,
+            progress: Arc::clone(&progress),
+        };
+        line.turns.try_send(turn).ok()?;
+        self.host.metrics.sockets.line_turns.inc();
+        let pipe = RequestPipe::new(ours, request.body_bytes, complete);
+        Some(match pipe::stream(pipe, handle) {
+            Ok(stream) => LineAccess::Carried(stream, progress),
+            Err(error) => LineAccess::Failed(error),
+        })
+    }
+
+    async fn carry_over_new(&self, request: &LineRequest) -> LineAccess {
+        let opening = LineOpening(Some(self));
+        let opened = self
+            .host
+            .connector
+            .open(&request.peer, &request.head, request.timeout)
+            .await;
+        match opened {
+            Ok(opened) => {
+                let line = self.start(opened, request);
+                opening.finish(line.clone());
+                self.begin(&line, request).unwrap_or(LineAccess::Post)
+            }
+            Err(OpeningFailure::Connect(error)) => LineAccess::Failed(error),
+            Err(OpeningFailure::Credential(why, answer)) => {
+                self.host.metrics.sockets.record_handshake_refused(why);
+                let socket = RefusedHandshake::new(answer.ahead.freeze(), answer.connection);
+                match pipe::stream(socket, answer.handle) {
+                    Ok(stream) => LineAccess::Refused(stream),
+                    Err(error) => LineAccess::Failed(error),
+                }
+            }
+            Err(OpeningFailure::Refused(why)) => {
+                self.on_refused(request, why);
+                LineAccess::Post
+            }
+        }
+    }
+
+    /// Starts the task of a new line, which is reserved for the request.
+    fn start(&self, opened: OpenedLine, request: &LineRequest) -> OpenLine {
+        let state = Arc::new(LineState::default());
+        state.acquire();
+        let (turns, receiver) = mpsc::channel(1);
+        let (metrics, handle) = (&self.host.metrics, Arc::downgrade(&opened.handle));
+        let task = LineTask {
+            stream: LineStream::new(opened.connection, opened.ahead),
+            turns: receiver,
+            state: Arc::clone(&state),
+            times: request.times,
+            place: request.place.clone(),
+            provider: request.provider.clone(),
+            refusals: Arc::clone(&self.host.refusals),
+            metrics: Arc::clone(metrics),
+            _handle: opened.handle,
+            _open: metrics.sockets.lines_open.guard(),
+        };
+        tokio::spawn(task.run());
+        OpenLine {
+            place: request.place.clone(),
+            head: request.head.clone(),
+            lane: request.lane,
+            state,
+            turns,
+            handle,
+        }
+    }
+
+    fn on_refused(&self, request: &LineRequest, why: HandshakeRefusal) {
+        self.host.metrics.sockets.record_handshake_refused(why);
+        self.host.refusals.add(&request.place, 0, clock::instant());
+        tracing::warn!(
+            provider = %request.provider,
+            address = %request.place.address,
+            reason = why.as_str(),
+            "the provider did not accept the handshake of a WebSocket: for ten minutes, requests go to this address by POST"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,341 @@
+//! The frames of a WebSocket to a provider on its connection. Pings are answered here.
+
+use std::{
+    future::poll_fn,
+    io::{self, ErrorKind},
+    mem::MaybeUninit,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use pingora::protocols::Stream;
+use rand::RngExt;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::domain::wire::{
+    responses_socket::server_frame::EVENT_BYTES_MAX,
+    websocket::{
+        ControlOpcode, FrameDecoder, FrameEvent, FrameFault, FrameLimits, FrameRole, MaskedText, MessageKind,
+        write_close, write_control,
+    },
+};
+
+/// The maximum number of frames of a message.
+const FRAGMENTS_MAX: u32 = 4096;
+
+/// The maximum number of bytes that are read at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// The maximum number of bytes of a request that are masked at once.
+const WRITE_BYTES: usize = 16 * 1024;
+
+/// The fault of a provider that sends a message that is not text.
+const BINARY: FrameFault = FrameFault {
+    code: 1003,
+    reason: "messages must be text",
+};
+
+/// An event on the connection.
+#[derive(Debug)]
+pub(super) enum LineEvent {
+    /// A complete text message.
+    Message(Vec<u8>),
+    /// The provider closes the WebSocket, with this code if it gives one.
+    Closed(Option<u16>),
+    /// The provider has violated the protocol.
+    Fault(FrameFault),
+    /// The connection has ended.
+    Ended,
+}
+
+/// The connection of a WebSocket to a provider.
+pub(super) struct LineStream {
+    connection: Stream,
+    inbound: BytesMut,
+    decoder: FrameDecoder,
+    /// The message that is arriving.
+    message: Vec<u8>,
+    /// Complete bytes of frames that are being written.
+    outbound: BytesMut,
+    /// The request of which not all bytes are in `outbound`; `None` if there is none.
+    request: Option<MaskedText>,
+    /// The payload of the most recent ping that was not answered; it replaces earlier ones.
+    pong: Option<Bytes>,
+    /// Pings and a close frame of weir's own.
+    controls: BytesMut,
+    needs_flush: bool,
+    /// Whether a write has failed. Nothing more is written, but what the provider has sent is still read.
+    is_write_broken: bool,
+    has_received: bool,
+}
+
+impl LineStream {
+    /// Takes over a connection whose handshake has been accepted. `ahead` is what was read behind the answer to the handshake.
+    pub(super) fn new(connection: Stream, ahead: BytesMut) -> Self {
+        let limits = FrameLimits {
+            message_bytes_max: EVENT_BYTES_MAX as u64,
+            fragments_max: FRAGMENTS_MAX,
+        };
+        Self {
+            connection,
+            inbound: ahead,
+            decoder: FrameDecoder::new(FrameRole::Client, limits),
+            message: Vec::new(),
+            outbound: BytesMut::new(),
+            request: None,
+            pong: None,
+            controls: BytesMut::new(),
+            needs_flush: false,
+            is_write_broken: false,
+            has_received: false,
+        }
+    }
+
+    /// Begins to send a message, behind what is being written. The previous message must have been sent.
+    pub(super) fn send(&mut self, parts: Vec<Bytes>) {
+        self.request = Some(MaskedText::new(parts, new_mask()));
+    }
+
+    /// Whether a part of what is to be sent has not been passed to the connection, or could not be.
+    pub(super) fn is_sending(&self) -> bool {
+        self.request.is_some() || !self.outbound.is_empty() || self.is_write_broken
+    }
+
+    /// Adds a ping to what is written.
+    pub(super) fn queue_ping(&mut self) {
+        write_control(&mut self.controls, ControlOpcode::Ping, b"", Some(new_mask()));
+    }
+
+    /// Adds a close frame to what is written. Nothing may follow it.
+    pub(super) fn queue_close(&mut self, code: u16, reason: &str) {
+        write_close(&mut self.controls, code, reason, Some(new_mask()));
+    }
+
+    /// Returns whether the provider has sent anything since the last call.
+    pub(super) fn take_received(&mut self) -> bool {
+        std::mem::take(&mut self.has_received)
+    }
+
+    /// Writes what waits, and returns the next event.
+    pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<LineEvent> {
+        loop {
+            // What cannot be written now is written at the next call, for which the connection wakes the task.
+            let _ = self.poll_write(cx);
+            match self.decoder.next_event(&mut self.inbound) {
+                Ok(Some(event)) => {
+                    if let Some(event) = self.on_frame(event) {
+                        return Poll::Ready(event);
+                    }
+                    continue;
+                }
+                Err(fault) => return Poll::Ready(LineEvent::Fault(fault)),
+                Ok(None) => {}
+            }
+            if self.inbound.is_empty() {
+                // An idle WebSocket keeps no memory for what has been read.
+                self.inbound = BytesMut::new();
+            }
+            let mut space = [MaybeUninit::uninit(); READ_BYTES];
+            let mut read = ReadBuf::uninit(&mut space);
+            match ready!(Pin::new(&mut self.connection).poll_read(cx, &mut read)) {
+                Ok(()) if !read.filled().is_empty() => {
+                    self.inbound.extend_from_slice(read.filled());
+                    self.has_received = true;
+                }
+                Ok(()) | Err(_) => return Poll::Ready(LineEvent::Ended),
+            }
+        }
+    }
+
+    /// Handles a part of a frame. Returns the event that is complete with it.
+    fn on_frame(&mut self, event: FrameEvent) -> Option<LineEvent> {
+        match event {
+            FrameEvent::MessageStart {
+                kind: MessageKind::Binary,
+                ..
+            } => return Some(LineEvent::Fault(BINARY)),
+            FrameEvent::MessageStart {
+                kind: MessageKind::Text,
+                ..
+            } => self.message.clear(),
+            FrameEvent::Payload(piece) => self.message.extend_from_slice(&piece),
+            FrameEvent::MessageEnd => return Some(LineEvent::Message(std::mem::take(&mut self.message))),
+            FrameEvent::Ping(payload) => self.pong = Some(payload),
+            FrameEvent::Pong(_) => {}
+            FrameEvent::Close(close) => return Some(LineEvent::Closed(close.map(|(code, _)| code))),
+        }
+        None
+    }
+
+    /// Writes what waits. Ready once all of it has been passed to the system, or nothing more can be written.
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_write_broken {
+            return Poll::Ready(());
+        }
+        if ready!(self.poll_write_frames(cx)).is_err() {
+            self.is_write_broken = true;
+            self.outbound = BytesMut::new();
+            self.request = None;
+        }
+        Poll::Ready(())
+    }
+
+    fn poll_write_frames(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if self.outbound.is_empty() {
+                self.refill();
+            }
+            if self.outbound.is_empty() {
+                break;
+            }
+            match ready!(Pin::new(&mut self.connection).poll_write(cx, &self.outbound))? {
+                0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                count => {
+                    self.outbound.advance(count);
+                    self.needs_flush = true;
+                }
+            }
+        }
+        if self.needs_flush {
+            ready!(Pin::new(&mut self.connection).poll_flush(cx))?;
+            self.needs_flush = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Puts the next bytes into `outbound`, which is empty. Control frames wait for the end of a request's frame.
+    fn refill(&mut self) {
+        self.outbound = BytesMut::new();
+        if let Some(mut request) = self.request.take() {
+            request.write_next(&mut self.outbound, WRITE_BYTES);
+            if !request.is_written() {
+                self.request = Some(request);
+                return;
+            }
+        }
+        if let Some(payload) = self.pong.take() {
+            write_control(&mut self.outbound, ControlOpcode::Pong, &payload, Some(new_mask()));
+        }
+        let controls = std::mem::take(&mut self.controls);
+        self.outbound.extend_from_slice(&controls);
+    }
+
+    /// Writes what waits, and discards what the provider still sends until it closes, too: unread bytes would reset the
+    /// connection, and the provider might lose the close frame. The caller limits the time.
+    pub(super) async fn close(&mut self) {
+        poll_fn(|cx| self.poll_write(cx)).await;
+        loop {
+            match poll_fn(|cx| self.poll_event(cx)).await {
+                LineEvent::Message(_) | LineEvent::Closed(_) => {}
+                LineEvent::Fault(_) | LineEvent::Ended => return,
+            }
+        }
+    }
+}
+
+/// Returns the mask of a frame. It must not be predictable for whoever chooses the payload (RFC 6455 section 5.3).
+fn new_mask() -> [u8; 4] {
+    rand::rng().random()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    fn pair(pipe_bytes: usize) -> (LineStream, DuplexStream) {
+        let (ours, theirs) = duplex(pipe_bytes);
+        (LineStream::new(Box::new(ours), BytesMut::new()), theirs)
+    }
+
+    async fn next(line: &mut LineStream) -> LineEvent {
+        poll_fn(|cx| line.poll_event(cx)).await
+    }
+
+    /// The events that a server decodes from what it has received.
+    fn decoded(bytes: &[u8]) -> Vec<FrameEvent> {
+        let limits = FrameLimits {
+            message_bytes_max: 1 << 20,
+            fragments_max: 1,
+        };
+        let mut decoder = FrameDecoder::new(FrameRole::Server, limits);
+        let mut bytes = BytesMut::from(bytes);
+        std::iter::from_fn(|| decoder.next_event(&mut bytes).expect("valid frames")).collect()
+    }
+
+    #[tokio::test]
+    async fn messages_in_fragments_are_gathered_and_pings_between_them_are_answered() {
+        let (mut line, mut provider) = pair(1 << 16);
+        provider
+            .write_all(b"\x01\x02{\"\x89\x01p\x80\x02\"}\x81\x01x")
+            .await
+            .expect("room");
+        for expected in [&b"{\"\"}"[..], b"x"] {
+            let event = next(&mut line).await;
+            assert!(
+                matches!(&event, LineEvent::Message(text) if text == expected),
+                "{event:?}"
+            );
+        }
+        provider.shutdown().await.expect("shut down");
+        line.close().await;
+        drop(line);
+        let mut received = Vec::new();
+        provider.read_to_end(&mut received).await.expect("read");
+        assert_eq!(decoded(&received), [FrameEvent::Pong(Bytes::from_static(b"p"))]);
+    }
+
+    #[tokio::test]
+    async fn a_pong_waits_for_the_end_of_a_request_that_is_being_written() {
+        let (mut line, mut provider) = pair(8);
+        line.send(vec![
+            Bytes::from_static(b"a request of more than "),
+            Bytes::from_static(b"8 bytes"),
+        ]);
+        assert!(line.is_sending());
+        provider.write_all(b"\x89\x01p").await.expect("room");
+        let read = async {
+            let mut received = vec![0; 6 + 30 + 7];
+            provider.read_exact(&mut received).await.expect("read");
+            received
+        };
+        let received = tokio::select! {
+            event = next(&mut line) => panic!("{event:?}"),
+            received = read => received,
+        };
+        let events = decoded(&received);
+        let text: Vec<u8> = events.iter().fold(Vec::new(), |text, event| match event {
+            FrameEvent::Payload(piece) => [&text[..], &piece[..]].concat(),
+            _ => text,
+        });
+        assert_eq!(text, b"a request of more than 8 bytes");
+        assert_eq!(events.last(), Some(&FrameEvent::Pong(Bytes::from_static(b"p"))));
+        assert!(!line.is_sending());
+    }
+
+    #[tokio::test]
+    async fn what_the_provider_sent_before_it_stopped_reading_is_still_read() {
+        let (mut line, mut provider) = pair(1 << 10);
+        provider.write_all(b"\x88\x02\x03\xF1").await.expect("room");
+        drop(provider);
+        line.send(vec![Bytes::from(vec![b'x'; 1 << 12])]);
+        let event = next(&mut line).await;
+        assert!(matches!(event, LineEvent::Closed(Some(1009))), "{event:?}");
+        assert!(line.is_sending(), "the request was not sent");
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_not_text_and_a_masked_frame_are_faults() {
+        for frame in [&b"\x82\x01x"[..], b"\x81\x81\0\0\0\0x"] {
+            let (mut line, mut provider) = pair(64);
+            provider.write_all(frame).await.expect("room");
+            let event = next(&mut line).await;
+            assert!(matches!(event, LineEvent::Fault(_)), "{event:?}");
+        }
+        let (mut line, provider) = pair(64);
+        drop(provider);
+        assert!(matches!(next(&mut line).await, LineEvent::Ended));
+    }
+}

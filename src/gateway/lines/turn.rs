@@ -1,0 +1,345 @@
+//! One request on a WebSocket to a provider: the frame that requests the response, and the answer for Pingora that the provider's
+//! frames become.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, BytesMut};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
+    sync::oneshot,
+};
+
+use crate::{
+    domain::wire::responses_socket::provider_frame::{
+        AGE_REACHED, CreateFrame, LAST_CHUNK, PARENT_GONE, ProviderEvent, ProviderEventKind, STREAM_HEAD,
+    },
+    gateway::lines::stream::{LineEvent, LineStream},
+    telemetry::metrics::LineEnd,
+};
+
+/// The number of bytes of an answer that wait for Pingora from which nothing more is read from the provider. Until then, the
+/// pings of the provider are answered although the client reads slowly.
+const WAITING_BYTES_MAX: usize = 1024 * 1024;
+
+/// The close code of a message that is too large for the peer.
+const TOO_BIG: u16 = 1009;
+
+/// The end of a WebSocket to a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LineClose {
+    pub end: LineEnd,
+    /// The code of weir's close frame (RFC 6455 section 7.4.1); `None` if the connection is closed without one.
+    pub code: Option<u16>,
+}
+
+impl LineClose {
+    /// The end of a WebSocket that weir does not need any more.
+    pub(super) const fn normal(end: LineEnd) -> Self {
+        Self { end, code: Some(1000) }
+    }
+
+    /// The end of a WebSocket that carries no close frame.
+    pub(super) const fn without_frame(end: LineEnd) -> Self {
+        Self { end, code: None }
+    }
+
+    /// The end of a WebSocket on which a response has begun that no request asked for.
+    const UNEXPECTED: Self = Self {
+        end: LineEnd::Unexpected,
+        code: Some(1011),
+    };
+
+    /// Returns the end of a WebSocket that this event means while no request runs; `None` if the event is ignored.
+    pub(super) fn from_stray_event(event: &LineEvent) -> Option<Self> {
+        Some(match event {
+            LineEvent::Message(data) => match ProviderEvent::read(data).kind {
+                ProviderEventKind::Created => Self::UNEXPECTED,
+                ProviderEventKind::Error => Self::normal(LineEnd::Provider),
+                ProviderEventKind::Completed | ProviderEventKind::Unfinished | ProviderEventKind::Progress => {
+                    return None;
+                }
+            },
+            LineEvent::Closed(_) => Self::normal(LineEnd::Provider),
+            LineEvent::Fault(fault) => Self {
+                end: LineEnd::Protocol,
+                code: Some(fault.code),
+            },
+            LineEvent::Ended => Self::without_frame(LineEnd::Provider),
+        })
+    }
+}
+
+/// The state of a WebSocket that its task shares with the client's socket.
+#[derive(Debug, Default)]
+pub(super) struct LineState {
+    /// Whether the WebSocket carries a request, or one is on its way to it.
+    is_busy: AtomicBool,
+    /// The id of the last response, which the provider can continue on this WebSocket only; `None` if there is none, or it was
+    /// not complete.
+    last_response: Mutex<Option<String>>,
+}
+
+impl LineState {
+    /// Reserves the WebSocket for a request. Returns false if it carries one.
+    pub(super) fn acquire(&self) -> bool {
+        !self.is_busy.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the last response on the WebSocket has this id.
+    pub(super) fn has_response(&self, id: &str) -> bool {
+        self.last_response.lock().as_deref() == Some(id)
+    }
+
+    fn set_response(&self, id: Option<String>) {
+        *self.last_response.lock() = id;
+    }
+
+    /// Makes the WebSocket free for the next request.
+    pub(super) fn release(&self) {
+        self.is_busy.store(false, Ordering::Release);
+    }
+}
+
+/// How far a request on a WebSocket has come. The gateway reads it after the attempt has failed.
+#[derive(Debug, Default)]
+pub(crate) struct LineProgress {
+    /// Whether the provider may have read the request.
+    may_be_read: AtomicBool,
+}
+
+impl LineProgress {
+    /// Whether the provider cannot have read the complete request, or has said that it has not, so that the request can be sent
+    /// again.
+    pub(crate) fn is_unread(&self) -> bool {
+        !self.may_be_read.load(Ordering::Acquire)
+    }
+
+    fn set_may_be_read(&self, may_be_read: bool) {
+        self.may_be_read.store(may_be_read, Ordering::Release);
+    }
+}
+
+/// A request for a WebSocket.
+#[derive(Debug)]
+pub(super) struct LineTurn {
+    pub frame: CreateFrame,
+    /// The frame with the complete input, for a provider that does not have the response that `frame` continues. `None` if
+    /// `frame` is complete.
+    pub complete_frame: Option<CreateFrame>,
+    /// The length of the POST's body in bytes.
+    pub body_bytes: usize,
+    /// Notified when Pingora has written the request.
+    pub written: oneshot::Receiver<()>,
+    /// Takes the answer to the POST.
+    pub answer: DuplexStream,
+    pub progress: Arc<LineProgress>,
+}
+
+/// A request on a WebSocket, until Pingora has read its answer.
+pub(super) struct CarriedTurn {
+    turn: LineTurn,
+    /// Whether the frame is being sent or has been sent.
+    is_begun: bool,
+    /// The frame that is sent next, because the provider has refused the first one; `None` in all other cases.
+    next_frame: Option<CreateFrame>,
+    /// The part of the answer that Pingora has not read.
+    out: BytesMut,
+    /// Whether the answer's head has been written.
+    has_head: bool,
+    /// Whether the provider has begun the response.
+    is_created: bool,
+    /// Whether nothing follows in the answer.
+    is_over: bool,
+    /// The end of the WebSocket, which follows the answer; `None` while it stays open.
+    close: Option<LineClose>,
+    /// Whether the provider has refused the request because of its size.
+    is_too_big: bool,
+}
+
+impl CarriedTurn {
+    /// Creates a request of which nothing has been sent.
+    pub(super) fn new(turn: LineTurn) -> Self {
+        Self {
+            turn,
+            is_begun: false,
+            next_frame: None,
+            out: BytesMut::new(),
+            has_head: false,
+            is_created: false,
+            is_over: false,
+            close: None,
+            is_too_big: false,
+        }
+    }
+
+    /// Returns the length of the POST's body in bytes if the provider has refused the request because of its size.
+    pub(super) fn refused_bytes(&self) -> Option<usize> {
+        self.is_too_big.then_some(self.turn.body_bytes)
+    }
+
+    /// Carries the request: sends its frame, and passes the answer on. Ready with its end; an error is also the end of the
+    /// WebSocket.
+    pub(super) fn poll(
+        &mut self,
+        stream: &mut LineStream,
+        state: &LineState,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LineClose>> {
+        loop {
+            match self.poll_answer(cx) {
+                Poll::Ready(true) if self.is_over => return Poll::Ready(self.close.map_or(Ok(()), Err)),
+                Poll::Ready(true) | Poll::Pending => {}
+                Poll::Ready(false) => return Poll::Ready(self.on_abandoned(state)),
+            }
+            if self.poll_gone(cx) || !self.begin(stream, cx) {
+                return Poll::Ready(self.on_abandoned(state));
+            }
+            if self.close.is_some() {
+                return Poll::Pending;
+            }
+            if self.out.len() >= WAITING_BYTES_MAX {
+                // What cannot be written now is written when Pingora has read more of the answer.
+                let _ = stream.poll_write(cx);
+                return Poll::Pending;
+            }
+            if let Some(mut frame) = self.next_frame.take() {
+                stream.send(frame.take_parts());
+            }
+            let event = stream.poll_event(cx);
+            if self.is_begun && !stream.is_sending() && !self.has_head {
+                self.turn.progress.set_may_be_read(true);
+            }
+            self.on_event(&ready!(event), state);
+        }
+    }
+
+    /// Writes what waits for Pingora. Ready with false if Pingora does not read any more.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        while !self.out.is_empty() {
+            match ready!(Pin::new(&mut self.turn.answer).poll_write(cx, &self.out)) {
+                Ok(count @ 1..) => self.out.advance(count),
+                Ok(_) | Err(_) => return Poll::Ready(false),
+            }
+        }
+        Poll::Ready(true)
+    }
+
+    /// Whether Pingora has dropped its end, which writes nothing.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut space = [0; 1];
+        let mut read = ReadBuf::new(&mut space);
+        Pin::new(&mut self.turn.answer).poll_read(cx, &mut read).is_ready()
+    }
+
+    /// Begins to send the frame once Pingora has written the request. Returns false if that will not happen.
+    fn begin(&mut self, stream: &mut LineStream, cx: &mut Context<'_>) -> bool {
+        if self.is_begun || self.is_over {
+            return true;
+        }
+        match Pin::new(&mut self.turn.written).poll(cx) {
+            Poll::Pending => true,
+            Poll::Ready(Err(_)) => false,
+            Poll::Ready(Ok(())) => {
+                self.is_begun = true;
+                stream.send(self.turn.frame.take_parts());
+                true
+            }
+        }
+    }
+
+    /// Handles the end of Pingora's interest. A response cannot be cancelled, so a WebSocket on which one runs is closed.
+    fn on_abandoned(&self, state: &LineState) -> Result<(), LineClose> {
+        if let Some(close) = self.close {
+            return Err(close);
+        }
+        if !self.is_begun {
+            state.release();
+        }
+        match self.is_begun && !self.is_over {
+            true => Err(LineClose::normal(LineEnd::Abandoned)),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends the answer as it is, and the WebSocket with it.
+    fn break_off(&mut self, close: LineClose) {
+        self.is_over = true;
+        self.close = Some(close);
+    }
+
+    fn on_event(&mut self, event: &LineEvent, state: &LineState) {
+        match event {
+            LineEvent::Message(data) if self.is_begun && !self.is_over => {
+                self.on_message(&ProviderEvent::read(data), state);
+            }
+            LineEvent::Message(_) | LineEvent::Closed(_) | LineEvent::Fault(_) | LineEvent::Ended => {
+                let is_refused = matches!(event, LineEvent::Closed(Some(TOO_BIG)));
+                if is_refused && self.is_begun && !self.has_head && !self.is_over {
+                    // The provider has not read the message, so that it can be sent again, by POST.
+                    self.is_too_big = true;
+                    self.turn.progress.set_may_be_read(false);
+                }
+                if let Some(close) = LineClose::from_stray_event(event) {
+                    self.break_off(close);
+                }
+            }
+        }
+    }
+
+    fn on_message(&mut self, event: &ProviderEvent<'_>, state: &LineState) {
+        if event.kind == ProviderEventKind::Created && std::mem::replace(&mut self.is_created, true) {
+            return self.break_off(LineClose::UNEXPECTED);
+        }
+        if !self.has_head && event.kind == ProviderEventKind::Error {
+            return self.on_refused(event, state);
+        }
+        if !std::mem::replace(&mut self.has_head, true) {
+            // Its memory does not count in the budget any more.
+            self.turn.complete_frame = None;
+            self.out.extend_from_slice(STREAM_HEAD);
+        }
+        event.write_chunk(&mut self.out);
+        if event.is_last() {
+            self.out.extend_from_slice(LAST_CHUNK);
+            let is_complete = event.kind == ProviderEventKind::Completed;
+            state.set_response(is_complete.then(|| event.response_id()).flatten());
+            self.end_answer(state);
+        }
+    }
+
+    /// Handles an error before the first event of an answer.
+    fn on_refused(&mut self, event: &ProviderEvent<'_>, state: &LineState) {
+        if event.error_code().as_deref() == Some(AGE_REACHED) {
+            // The error concerns the WebSocket. The request can be sent elsewhere.
+            self.turn.progress.set_may_be_read(false);
+            return self.break_off(LineClose::normal(LineEnd::Provider));
+        }
+        if event.error_code().as_deref() == Some(PARENT_GONE)
+            && let Some(frame) = self.turn.complete_frame.take()
+        {
+            self.next_frame = Some(frame);
+            return;
+        }
+        self.has_head = true;
+        event.write_error_answer(&mut self.out);
+        state.set_response(None);
+        self.end_answer(state);
+    }
+
+    /// Ends the answer. The WebSocket is free before Pingora has the end, because the client can send the next request then.
+    fn end_answer(&mut self, state: &LineState) {
+        self.is_over = true;
+        state.release();
+    }
+}
