@@ -9,8 +9,13 @@ use weir::parts::websocket::{FrameDecoder, FrameEvent, FrameFault, FrameLimits, 
 
 /// The most that a message may have, for both parsers.
 const MESSAGE_BYTES_MAX: u32 = 4096;
-/// What weir refuses and the other parser does not: lengths that have a shorter form, and close codes, which it replaces.
-const STRICTER: [&str; 2] = ["a length is not in its shortest form", "a close code is invalid"];
+/// What weir refuses and the other parser does not: lengths that have a shorter form, those of control frames among them, and close
+/// codes, which it replaces.
+const STRICTER: [&str; 3] = [
+    "a length is not in its shortest form",
+    "a control frame has more than 125 bytes",
+    "a close code is invalid",
+];
 
 /// What has arrived as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]

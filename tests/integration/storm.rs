@@ -34,6 +34,10 @@ fn storm(weir: &Weir, key: &str, status: u16, time: Duration) -> usize {
                         wire.streaming(key, "hi")
                     };
                     let answer = client.exchange(&request);
+                    // weir ends a connection after `[connections] requests_max` requests.
+                    if answer.closes() {
+                        client = weir.connect();
+                    }
                     sent.fetch_add(1, Ordering::Relaxed);
                     assert_eq!(answer.status, status, "{wire:?}");
                     let body = answer.json();

@@ -412,7 +412,11 @@ fn a_signature_belongs_to_the_part_behind_it_and_other_state_is_dropped() {
     let contents = written.contents();
     let signed = json!({"text": "b", "thoughtSignature": "own"});
     assert_eq!(contents[1], json!({"role": "model", "parts": [signed, text_part("c")]}));
-    assert_eq!(contents.as_array().unwrap().len(), 4);
+    assert_eq!(
+        contents[2],
+        json!({"role": "user", "parts": [text_part("d"), text_part("e")]})
+    );
+    assert_eq!(contents.as_array().unwrap().len(), 3);
     let dropped = [1, 3, 4, 5, 6, 9, 11].map(|path| format!("dropped {path}"));
     assert_eq!(written.losses, dropped);
 }
