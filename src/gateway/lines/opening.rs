@@ -7,7 +7,7 @@ use bytes::{Buf, BytesMut};
 use pingora::{
     Error, ErrorType,
     connectors::{ConnectorOptions, TransportConnector},
-    protocols::{GetProxyDigest, Stream},
+    protocols::Stream,
     server::configuration::ServerConf,
     upstreams::peer::HttpPeer,
 };

@@ -1,5 +1,7 @@
 //! The frames of an answer, and the conversation that it leaves.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
