@@ -33,7 +33,7 @@ use crate::domain::{
     wire::{Protocol, UpstreamProtocol},
 };
 
-/// How an endpoint's protocol differs from the client's, and what its host is like.
+/// The protocols, the mode and the traits of the host for the translation to one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Translation {
     /// The client's protocol.
@@ -46,16 +46,16 @@ pub(crate) struct Translation {
     pub(crate) chat: ChatTraits,
 }
 
-/// In what a `chat/completions` host differs from the common form: `[chat]` of a provider's file.
+/// The differences of a `chat/completions` host from the common form, which `[chat]` of a provider's file declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChatTraits {
     /// Where messages and deltas have the model's reasoning.
     pub(crate) reasoning: ChatReasoning,
     /// Which reasoning the host wants back.
     pub(crate) reasoning_back: ReasoningBack,
-    /// Whether system messages behind the first one are accepted.
+    /// Whether the host accepts system messages after the first message.
     pub(crate) system_inside: bool,
-    /// Whether a user's message directly behind the results of calls is accepted.
+    /// Whether the host accepts a user's message directly after the results of calls.
     pub(crate) user_after_results: bool,
     /// The ids of calls that the host accepts.
     pub(crate) call_ids: CallIdForm,
@@ -89,11 +89,11 @@ pub(crate) enum ChatReasoning {
     Hidden,
 }
 
-/// Which reasoning a `chat/completions` host wants back.
+/// The earlier reasoning that weir sends back to a `chat/completions` host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ReasoningBack {
-    /// That of turns with tool calls, since the last text of the user.
+    /// The reasoning of turns with tool calls that follow the user's last text.
     #[default]
     Calls,
     /// All.
@@ -135,7 +135,7 @@ impl TranslationTarget<'_> {
 pub(crate) struct TranslatedRequest {
     /// The body for the provider.
     pub(crate) body: String,
-    /// What was not carried over as it is.
+    /// The members that were adapted or left out.
     pub(crate) losses: TranslationLosses,
     /// The client's tools, for the answer.
     pub(crate) names: ToolNames,

@@ -38,7 +38,7 @@ impl Conversations {
         self.sockets.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Stores a conversation as the only one of its lane.
+    /// Stores a conversation in place of the lane's earlier one.
     pub(crate) fn insert(&self, at: SocketLane, owner: ConversationOwner, response_id: String, items: Bytes) {
         self.store.lock().insert(at, owner, response_id, items);
     }

@@ -43,7 +43,7 @@ pub(crate) struct SocketHandshake {
     pub digest: KeyDigest,
     /// The client's address, for its share of the memory for bodies; `None` if many clients share it.
     pub address: Option<ClientAddress>,
-    /// One of the key's sockets.
+    /// The slot of this socket among the sockets that the key may have.
     pub _slot: KeySlot,
 }
 

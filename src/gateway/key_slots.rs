@@ -11,7 +11,7 @@ pub(crate) struct KeySlots {
     taken: Arc<Mutex<HashMap<Arc<str>, usize>>>,
 }
 
-/// A key's slot for one request; returned on drop.
+/// A key's slot for one request or socket; returned on drop.
 #[derive(Debug)]
 #[must_use = "the slot is returned as soon as it is dropped"]
 pub(crate) struct KeySlot {

@@ -1,5 +1,5 @@
 //! Responses over WebSocket: serves a client's connection after its handshake. Each `response.create` becomes an exchange of its
-//! own ([`turn`]), which nothing behind the door distinguishes from a POST. The loop here reads and writes frames, orders the
+//! own ([`turn`]), which most of the gateway handles like a POST. The loop here reads and writes frames, orders the
 //! requests by lanes, and ends the socket.
 
 mod answer;
@@ -47,7 +47,7 @@ use crate::{
     telemetry::metrics::{GaugeGuard, SocketEnd},
 };
 
-/// A message of more than this many times the maximum size of a body ends the socket. A smaller one is refused in a frame.
+/// A message above the maximum size of a body is refused in a frame. One above this many times that size ends the socket.
 const OVERSIZE_FACTOR: u64 = 2;
 
 /// The maximum time for which the close frame of the client is awaited.
@@ -75,7 +75,7 @@ impl SocketClose {
         }
     }
 
-    /// The end of a connection that carries no close frame.
+    /// Creates the close of a connection without a close frame.
     const fn without_frame(end: SocketEnd) -> Self {
         Self {
             code: None,
@@ -97,7 +97,7 @@ impl SocketClose {
     const BINARY: Self = Self::new(1003, "messages must be text", SocketEnd::Protocol);
 }
 
-/// The end of a socket once its running requests have ended. It starts no further request.
+/// The close of a socket, which waits until its running requests have ended. The socket starts no further request.
 #[derive(Clone, Copy, Debug)]
 struct PendingClose {
     close: SocketClose,
@@ -110,7 +110,7 @@ enum SocketStep {
     Stream(StreamEvent),
     /// The client gets the last frame of an answer.
     TurnTold,
-    /// A request has ended; whether the client has got the last frame of its answer, and the name of its lane.
+    /// A request has ended. Contains whether the client has got the last frame of the answer, and the name of the request's lane.
     TurnEnded(bool, Option<SmolStr>),
     /// A request was refused because the key is not valid.
     KeyRefused,
@@ -120,7 +120,7 @@ enum SocketStep {
     Tick,
 }
 
-/// A socket. The host is the last field, because it forgets the socket's conversations when the requests know that the client is
+/// A socket. `host`, the last field, is dropped last: it removes the conversations when all requests know that the client is
 /// gone.
 struct Socket {
     lanes: SocketLanes,
@@ -261,7 +261,7 @@ impl Socket {
         (pending.from <= clock::instant()).then_some(pending.close)
     }
 
-    /// Returns the next thing that happens. The answers come first, because a client can always have a frame ready; they wait for the
+    /// Returns the next step. Answers come before frames of the client, because it can always have one ready, but they wait for the
     /// client to read what has been sent to it.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<SocketStep> {
         loop {

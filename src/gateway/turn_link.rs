@@ -50,7 +50,7 @@ pub(crate) struct TurnMessage {
 #[derive(Clone, Debug)]
 pub(crate) struct TurnOrigin {
     pub at: SocketLane,
-    /// The digest of the key with which the socket was opened. The conversations of the socket count for it.
+    /// The digest of the key with which the socket was opened. The socket's conversations use this key's share of memory.
     pub owner: ConversationOwner,
     /// The socket's identifier in the access log.
     pub socket_id: SmolStr,
@@ -83,9 +83,9 @@ pub(crate) struct TurnLink {
     line_progress: Mutex<Option<Arc<LineProgress>>>,
     /// The message, or the refusal of a message that was not stored; `None` once the body has been read.
     message: Mutex<Option<Result<TurnMessage, Refusal>>>,
-    /// The response that the request continues from the socket's memory; `None` if it does not.
+    /// The id of the response that the request continues from the socket's memory; `None` if it continues none.
     parent: Mutex<Option<String>>,
-    /// The conversation; `None` if only the provider can continue it.
+    /// The conversation to be stored when the answer is complete; `None` if the socket stores none.
     conversation: Mutex<Option<PendingConversation>>,
     is_warm_up: AtomicBool,
     /// Whether the request was refused because its key is not valid.
@@ -219,7 +219,7 @@ impl TurnLink {
     }
 
     /// Turns the message into the body of the POST that the client would have sent instead, of at most `bytes_max` bytes. Also
-    /// returns what is wrong with a message that cannot be turned into a body; it is then the body itself, for the scan.
+    /// returns why a message cannot be turned into a body; the body is then the message unchanged, which the scan still checks.
     ///
     /// # Errors
     /// The refusal of the message: it was too large, or no memory was left for it.

@@ -267,7 +267,7 @@ impl StateWriter {
             self.fails.send_replace(true);
             tracing::warn!(
                 %error, names = names.len(),
-                "cannot write to the store which accounts own state at providers: the write is repeated"
+                "cannot record in the store which account owns state at a provider; weir repeats the write"
             );
             let stopping = stop.wait_for(|stop| *stop);
             if tokio::time::timeout(WRITE_AGAIN, stopping).await.is_ok() {

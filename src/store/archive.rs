@@ -74,7 +74,7 @@ pub(crate) enum ArchiveItem {
         account: String,
         /// The day, as the number of days since the Unix epoch, in UTC.
         day: i64,
-        /// The subject's name in the stores (`a`; `k:` and a key's id; `o`; `t:` and a tag).
+        /// The subject's name in the stores: `a` (the account), `k:KEY_ID`, `t:TAG`, or `o` (all tags without sums of their own).
         subject: String,
         /// The subject's sums by model.
         models: BTreeMap<SmolStr, Sums>,

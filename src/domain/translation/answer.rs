@@ -21,7 +21,7 @@ pub(crate) const REPEATED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// What an event counts for in addition to its texts, in bytes.
 const EVENT_BYTES: usize = 64;
 
-/// One thing that an answer says. Blocks have no end: a writer closes an open block when another begins, so blocks never overlap.
+/// A typed event of an answer. Blocks have no end: a writer closes an open block when another begins, so blocks never overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerEvent<'e> {
     /// The provider has begun the answer.
@@ -30,11 +30,11 @@ pub(crate) enum AnswerEvent<'e> {
     Text(Cow<'e, str>),
     /// More visible reasoning.
     Thought(Cow<'e, str>),
-    /// More words with which the model declines.
+    /// More text of the model's refusal.
     Refusal(Cow<'e, str>),
     /// The opaque state of the reasoning so far; it belongs before the content that follows.
     Reasoning(ReasoningState<'e>),
-    /// A call begins. Calls with different slots may overlap; [`call_order::CallOrder`] puts one behind the other.
+    /// A call begins. Calls may overlap; [`call_order::CallOrder`] puts them one after the other.
     Call {
         /// The call's number in this answer.
         slot: u32,
@@ -71,7 +71,7 @@ pub(crate) enum AnswerEvent<'e> {
         /// The provider's message.
         message: Cow<'e, str>,
     },
-    /// Content that no client's protocol has, by its type: only reported.
+    /// Content that no client's protocol can express. Only its type, given here, is reported.
     Lost(&'static str),
 }
 

@@ -25,7 +25,7 @@ pub(crate) enum CallIdForm {
     NineAlphanumeric,
 }
 
-/// The id for the client of a call with this id at the provider.
+/// Returns the id that the client gets for a call with this id at the provider.
 pub(crate) fn client_id(provider_id: &str) -> Cow<'_, str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let is_plain = (1..=ID_BYTES_MAX).contains(&provider_id.len())

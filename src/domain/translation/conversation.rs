@@ -23,7 +23,7 @@ pub(crate) struct Conversation<'a> {
 /// Consecutive content of one role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConversationTurn<'a> {
-    /// Who it is by.
+    /// The author of the turn.
     pub(crate) role: TurnRole,
     /// Its content in order; never empty.
     pub(crate) blocks: Vec<ContentBlock<'a>>,
@@ -45,7 +45,7 @@ pub(crate) enum TurnRole {
 pub(crate) struct ContentBlock<'a> {
     /// Its path in the client's body.
     pub(crate) path: String,
-    /// What it is.
+    /// The content itself.
     pub(crate) content: BlockContent<'a>,
 }
 
@@ -59,12 +59,12 @@ impl<'a> ContentBlock<'a> {
         vec![Self { path, content }]
     }
 
-    /// Whether it is the result of a call.
+    /// Whether the block is the result of a call.
     pub(crate) fn is_result(&self) -> bool {
         matches!(self.content, BlockContent::Result(_))
     }
 
-    /// Whether it is a call.
+    /// Whether the block is a call.
     pub(crate) fn is_call(&self) -> bool {
         matches!(self.content, BlockContent::Call(_))
     }
@@ -75,7 +75,7 @@ impl<'a> ContentBlock<'a> {
 pub(crate) enum BlockContent<'a> {
     /// A text; never empty.
     Text(Cow<'a, str>),
-    /// The words with which the model declined; only of the assistant.
+    /// The text with which the model refused to answer; only in turns of the assistant.
     Refusal(Cow<'a, str>),
     /// An image, document, audio or video; only of the user.
     Media(MediaContent<'a>),
@@ -194,11 +194,11 @@ pub(crate) enum ToolChoice<'a> {
     Unset,
     /// The model chooses whether to call any.
     Auto,
-    /// None. The tools stay, for the calls in the history.
+    /// The model must not call a tool. The tools stay in the request, because the history may have calls of them.
     Forbidden,
     /// At least one of them.
     Required,
-    /// The one with this name at the provider.
+    /// The model must call the tool with this name at the provider.
     Named(Cow<'a, str>),
 }
 
@@ -248,7 +248,7 @@ pub(crate) struct RequestOptions<'a> {
     pub(crate) format: Option<PlacedOption<AnswerFormat<'a>>>,
     /// Whether the model is allowed to call several tools at once; `None` if the client does not say.
     pub(crate) parallel_calls: Option<PlacedOption<bool>>,
-    /// What the client's requests of one conversation have in common, for the provider's prompt cache.
+    /// The identifier that all requests of one conversation share, for the provider's prompt cache.
     pub(crate) cache_key: Option<PlacedOption<Cow<'a, str>>>,
 }
 
@@ -374,9 +374,9 @@ pub(crate) enum AnswerFormat<'a> {
     },
 }
 
-/// Appends turns; merges neighbours of one role, looking back only.
+/// Appends content. A block can join the last turn, but no earlier turn changes.
 impl<'a> Conversation<'a> {
-    /// Adds a block at the end, to the last turn if that has the same role.
+    /// Adds a block: to the last turn if that has the same role and is not the system's, otherwise as a new turn.
     pub(crate) fn push(&mut self, role: TurnRole, block: ContentBlock<'a>) {
         match self.turns.last_mut() {
             Some(last) if last.role == role && role != TurnRole::System => last.blocks.push(block),

@@ -1,4 +1,4 @@
-//! What a translation does not carry over, and what it says of it: verdicts, and the bounded list of them.
+//! The losses of a translation: the verdict on each lost member, and the limited list that weir reports.
 
 use std::{borrow::Cow, fmt::Write};
 
@@ -34,7 +34,7 @@ impl TranslationMode {
     }
 }
 
-/// What became of a member that was not carried over as it is.
+/// The verdict on a member that was not carried over unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum LossVerdict {
     /// The provider gets the same aim by another means.

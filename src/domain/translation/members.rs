@@ -199,7 +199,7 @@ impl<'a> MemberReader<'a> {
         Ok(texts.map(|texts| texts.into_iter().map(|MemberName(text)| text).collect()))
     }
 
-    /// Takes members that have the same meaning whatever is done with them, and says nothing.
+    /// Takes members that need no translation, and does not report them.
     pub(crate) fn ignore(&mut self, names: &[&str]) {
         for name in names {
             self.take(name);

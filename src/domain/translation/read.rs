@@ -60,7 +60,7 @@ fn begun_answer<'c>(conversation: &'c Conversation<'_>) -> Option<&'c str> {
     last.blocks.last()?.path.split_inclusive(']').next()
 }
 
-/// The beginning of a word of the client.
+/// Returns at most [`QUOTED_CHARS_MAX`] characters of a client's word, which a refusal can quote.
 fn quotable(word: &str) -> String {
     word.chars().take(QUOTED_CHARS_MAX).collect()
 }

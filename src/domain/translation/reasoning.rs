@@ -37,7 +37,7 @@ impl ReasoningMaker {
     }
 }
 
-/// A model's reasoning as its maker wants it back.
+/// The state of a model's reasoning, in the form in which its maker accepts it in later requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ReasoningState<'a> {
     /// A thinking block of Messages. Kind `m`.
@@ -81,7 +81,7 @@ pub(crate) enum ReasoningState<'a> {
 }
 
 impl ReasoningState<'_> {
-    /// The letter of its kind.
+    /// Returns the letter that marks this kind of state in a carrier.
     const fn kind(&self) -> char {
         match self {
             Self::Thinking { .. } | Self::Redacted { .. } => 'm',

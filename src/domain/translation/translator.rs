@@ -46,24 +46,24 @@ struct EventInput {
 /// The current event.
 #[derive(Debug)]
 struct EventData {
-    /// The data so far. An event that is longer than [`EVENT_BYTES_MAX`] is not held.
+    /// The data of the event so far, at most [`EVENT_BYTES_MAX`] bytes. `skimmed` reads a larger event.
     data: Vec<u8>,
-    /// What is read of an event that is not held.
+    /// Picks the needed members out of an event that is too large for `data`.
     skimmed: Option<Box<Picker>>,
-    /// What can be read of an event that is not held; `None` if nothing can.
+    /// The paths to read in an event that is too large for `data`; `None` if the protocol's large events cannot be read.
     large_event_paths: Option<&'static PathSet>,
     name: Vec<u8>,
     has_ended: bool,
     is_too_large: bool,
 }
 
-/// The way of events from the reader to the writer.
+/// The stages that each event passes: the reader, the order of calls, the writer.
 #[derive(Debug)]
 struct AnswerEvents {
     reader: AnswerEventReader,
     order: CallOrder,
     writer: AnswerEventWriter,
-    /// The answer has stopped or failed by its own account.
+    /// Whether the provider has reported that the answer is complete or has failed.
     is_complete: bool,
     /// Whether the client gets the answer in one piece.
     is_whole: bool,
@@ -81,7 +81,7 @@ impl EventData {
         }
     }
 
-    /// Whether the event so far is neither held nor read. `open_name` is the `event` field of an event that has not ended.
+    /// Whether the event is too large to be translated. `open_name` is the `event` field of an event that has not ended.
     fn is_unreadable(&self, open_name: &[u8]) -> bool {
         let name = if self.has_ended {
             self.name.as_slice()

@@ -46,9 +46,9 @@ const SCHEMA_NAME: &str = "answer";
 /// The first line of the result of a tool that reported a failure.
 const ERROR_LINE: &str = "[error]";
 
-/// Whether a Responses or `chat/completions` provider shall hold the answer to its schema; `None` where the client leaves that to
-/// the provider. Messages and Gemini do so without being told; the others refuse that for a schema that is not closed, so for
-/// such a one only a hint remains.
+/// Returns `strict` for an answer's schema at a Responses or `chat/completions` provider; `None` if the client leaves that to
+/// the provider. Messages and Gemini always enforce a schema. The others refuse to enforce one that is not closed, so it gets
+/// `strict: false` there, unless the client sets `strict`.
 fn schema_strictness(
     strict: Option<bool>,
     (path, schema): (&str, &str),
@@ -68,7 +68,7 @@ fn schema_strictness(
     }
 }
 
-/// Reports what a provider does not get of an answer's schema: it has no place for labels, and is always strict.
+/// Reports the labels and `strict` of an answer's schema, for a provider whose protocol lacks these members and is always strict.
 fn drop_schema_labels(path: &str, members: [(&str, bool); 3], losses: &mut TranslationLosses) {
     for (member, is_there) in members {
         if is_there {
@@ -77,7 +77,7 @@ fn drop_schema_labels(path: &str, members: [(&str, bool); 3], losses: &mut Trans
     }
 }
 
-/// The URL of an image, which has its bytes where they are in the request.
+/// Returns the URL of an image: a data URL if its bytes are in the request.
 fn image_url<'b>(source: &'b MediaSource<'_>) -> Cow<'b, str> {
     match source {
         MediaSource::Base64 { media_type, data } => Cow::Owned(format!("data:{media_type};base64,{data}")),

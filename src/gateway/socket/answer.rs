@@ -61,7 +61,7 @@ struct EventStream {
     events: EventReader,
 }
 
-/// What has been read from a stream of events.
+/// A reader of the decoded events, with the items that it has collected.
 #[derive(Default)]
 struct EventReader {
     /// Whether the first byte has shown that this is a stream.
@@ -70,7 +70,7 @@ struct EventReader {
     items: Vec<u8>,
     /// Whether items were left out, because they are too long.
     lacks_items: bool,
-    /// The status that the last frame means to the client; `None` before the last frame.
+    /// The HTTP status that corresponds to the last frame; `None` before that frame.
     end: Option<u16>,
 }
 
@@ -193,7 +193,7 @@ impl EventStream {
 }
 
 impl EventReader {
-    /// Reads decoded bytes of the stream. Returns the status of the answer with its last frame.
+    /// Reads decoded bytes of the stream. Returns the answer's status once the last frame is written.
     fn read(
         &mut self,
         text: &[u8],

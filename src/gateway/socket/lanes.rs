@@ -1,4 +1,4 @@
-//! The lanes of a socket. Requests of one lane run one after the other; requests of different lanes run at the same time, up to a
+//! The lanes of a socket. Requests with one `stream_id` form a lane and run one after the other; lanes run in parallel, up to a
 //! limit. One request of each lane can wait. A request makes room for the next one with the last frame of its answer, even if its
 //! provider does not end the exchange.
 
@@ -19,7 +19,7 @@ pub(crate) const NAMED_LANES_MAX: u8 = 32;
 /// The maximum number of requests of a socket that wait.
 pub(crate) const WAITING_MAX: usize = 16;
 
-/// The maximum number of requests of a socket that have not ended, in multiples of those that may run. Some may have got their last
+/// The maximum number of requests that have not ended, as a multiple of `running_max`. Some may have sent their last
 /// frame.
 const UNENDED_FACTOR: usize = 2;
 
@@ -40,7 +40,7 @@ pub(crate) struct ReadyTurn {
 #[derive(Debug)]
 pub(crate) struct TurnPiece {
     pub frames: Bytes,
-    /// The status that the answer means to the client, with its last frame; `None` before.
+    /// The answer's HTTP status if the last frame is among `frames`; otherwise `None`.
     pub end: Option<u16>,
     /// Whether the answer is weir's refusal of a key that is not valid. Known with the last frame.
     pub is_key_refused: bool,
@@ -93,7 +93,7 @@ impl SocketLanes {
         }
     }
 
-    /// Returns the number of the lane with a name, which may be new; `None` if the socket has too many lanes. The default lane
+    /// Returns the number of the lane with this name, which is added if new; `None` if there are too many lanes. The default lane
     /// has no name.
     pub(crate) fn number(&mut self, name: Option<&str>) -> Option<u8> {
         let Some(name) = name else { return Some(0) };

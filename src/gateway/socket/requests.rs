@@ -1,4 +1,4 @@
-//! The requests of a socket: what becomes of a message, which requests wait, and which are refused in a frame.
+//! Handles the messages of a socket: starts the requests in them, lets them wait for their lanes, or refuses them in a frame.
 
 use std::time::Duration;
 
@@ -149,7 +149,7 @@ impl Socket {
         }
     }
 
-    /// Lets the socket end once its running requests have ended, after `spread` at the earliest. Refuses those that wait.
+    /// Ends the socket once its running requests have ended, but not before `spread` has passed. Refuses the waiting requests.
     pub(super) fn end_after_turns(&mut self, close: SocketClose, spread: Duration) {
         if self.pending.is_some() {
             return;

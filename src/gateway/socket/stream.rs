@@ -1,4 +1,4 @@
-//! The frames of a socket on its connection. Reads and writes go on at the same time, so a client that sends while it does not read
+//! Reads and writes the frames of a socket on its connection. Both happen at once, so a client that sends without reading
 //! blocks nothing but itself. Pings are answered here.
 
 use std::{
@@ -23,7 +23,7 @@ use crate::{
 /// The maximum number of frames of a message.
 const FRAGMENTS_MAX: u32 = 4096;
 
-/// The number of waiting writes from which nothing more is read, so that a client that does not read cannot make them pile up.
+/// The number of waiting writes at which reading stops, so that a client that does not read cannot make writes pile up.
 const QUEUE_MAX: usize = 64;
 
 /// An event on the connection.
@@ -45,7 +45,7 @@ struct WaitingWrites {
     writes: VecDeque<Bytes>,
     /// The number of the first writes that nothing may overtake: the answer to the handshake, a write that has begun, and pongs.
     fixed: usize,
-    /// The answer to the last ping whose pong is not among the writes. It replaces earlier ones.
+    /// The pong for the most recent ping, until it joins `writes`. A later pong replaces it.
     pong: Option<Bytes>,
 }
 

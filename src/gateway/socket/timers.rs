@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::sockets::SocketsConfig;
 
-/// The part of the maximum age by which a socket may end earlier: one part in this many.
+/// A socket may end before its maximum age, by at most that age divided by this number.
 const AGE_SPREAD_DIVISOR: u32 = 12;
 
 /// An event that is due.
@@ -25,7 +25,7 @@ pub(crate) enum TimerEvent {
 pub(crate) struct SocketTimers {
     ping: Duration,
     ping_due: Instant,
-    /// Whether a ping was sent since the client has last sent anything.
+    /// Whether the client was pinged and has sent nothing since.
     awaits_pong: bool,
     idle: Duration,
     idle_since: Instant,

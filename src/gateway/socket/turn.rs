@@ -45,13 +45,13 @@ use crate::{
 /// The maximum number of pieces of an answer that wait for the socket.
 const PIECES_MAX: usize = 8;
 
-/// The time for which a provider can still end its answer after a client that has got the last frame has left.
+/// The time that a provider still has to end its answer after a client that has got the last frame disconnects.
 const AFTER_LAST_FRAME: Duration = Duration::from_secs(1);
 
 /// The status of a request whose key is not valid.
 const UNAUTHORIZED: u16 = 401;
 
-/// Pingora replays these bytes at each attempt, so that it calls the body's hook, which replaces them by the stored body.
+/// The bytes that Pingora replays at each attempt. They make it call the body's hook, which replaces them with the stored body.
 const REPLAYED: &[u8] = b"{}";
 
 /// Starts the requests of one socket.
@@ -220,7 +220,7 @@ impl Session for TurnSession {
         &mut self.head
     }
 
-    /// Returns `None`: the message arrived before the request, and reaches the gateway by the link.
+    /// Returns `None`: the message is complete before the request begins, and the gateway takes it from the link.
     async fn read_body_bytes(&mut self) -> Result<Option<Bytes>> {
         Ok(None)
     }
@@ -320,7 +320,7 @@ impl Session for TurnSession {
         if !self.is_gone() {
             self.pieces.closed().await;
             if self.answer.is_over() {
-                // The client has left behind the last frame, so its answer is complete when the provider ends it, too.
+                // The client disconnected after the last frame: the answer is complete if the provider ends it within this time.
                 tokio::time::sleep(AFTER_LAST_FRAME).await;
             }
             self.on_disconnect()?;

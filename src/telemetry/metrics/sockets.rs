@@ -11,7 +11,7 @@ pub(crate) enum SocketEnd {
     Idle,
     /// It reached its maximum age or its maximum number of requests.
     Lifetime,
-    /// The process shuts down.
+    /// The process shuts down, or the operator has switched sockets off.
     Drain,
     /// Its key is no longer valid.
     Key,

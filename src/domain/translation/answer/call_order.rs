@@ -1,4 +1,4 @@
-//! Puts tool calls that overlap one behind the other.
+//! Puts overlapping tool calls one after the other.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -174,7 +174,7 @@ impl CallOrder {
         Ok(())
     }
 
-    /// Passes on everything that waits: no call goes on. `is_cut`: the answer was cut off, and with it the incomplete calls.
+    /// Passes on everything that waits, because the answer has ended. `is_cut` says whether this has cut off incomplete calls.
     fn release_all(
         &mut self,
         is_cut: bool,

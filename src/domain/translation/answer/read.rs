@@ -27,7 +27,7 @@ use crate::domain::{
     },
 };
 
-/// The message of an error that only the reason for the end tells.
+/// The message for an error that the provider reports only as the reason for the end.
 const BROKEN_OFF: &str = "the provider broke the answer off because of an error; send the request again";
 
 /// Receives events.
@@ -76,7 +76,7 @@ impl AnswerEventReader {
         matches!(self, Self::Responses(_)).then_some(paths)
     }
 
-    /// Whether an event is read in part that is too large to be held, by what has come of it. `name` is its `event` field, or
+    /// Whether a part of an event too large to be held can be read, judged by its members so far. `name` is its `event` field, or
     /// empty.
     pub(crate) fn can_skim(name: &str, picks: &Picks<'_>) -> bool {
         responses::ResponsesAnswerReader::can_skim(name, picks)

@@ -34,7 +34,7 @@ impl AnswerForm {
     }
 }
 
-/// What an answer's frame says, apart from its content.
+/// The data of an answer apart from its content.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerFrame {
     /// The form.

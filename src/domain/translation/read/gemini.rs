@@ -1,6 +1,6 @@
 //! Reads a request of the Gemini protocol.
 //!
-//! Looks back only: what a part becomes depends on the parts before it, so that the first turns of a conversation always become
+//! The translation of a part depends only on the parts before it, so that the first turns of a conversation always become
 //! the same text.
 
 mod calls;
@@ -69,7 +69,7 @@ struct GeminiRequestReader<'a, 't> {
     hosted_tool: Option<String>,
 }
 
-/// Visible reasoning in the history. It is sent back only as part of its state, which stands on a later part.
+/// Visible reasoning in the history. It is sent back only as part of its state, which a later part contains.
 struct PendingThought {
     /// The path of its first part.
     path: String,

@@ -1,6 +1,6 @@
 //! Reads a request of the Messages protocol.
 //!
-//! Looks back only: what a block becomes depends on the blocks before it, so that the first turns of a conversation always
+//! The translation of a block depends only on the blocks before it, so that the first turns of a conversation always
 //! become the same text.
 
 mod calls;

@@ -1,6 +1,6 @@
 //! Reads a request of the Responses protocol.
 //!
-//! Looks back only: what an item becomes depends on the items and tools before it, so that the first turns of a conversation always
+//! The translation of an item depends only on the items and tools before it, so that the first turns of a conversation always
 //! become the same text.
 
 mod calls;
@@ -137,7 +137,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// Sees to it that the model answers with a text alone, for a summary. Only Messages wants the tools that the history calls.
+    /// Makes the model answer only with text, for a summary. Only Messages needs the tools that the history calls.
     fn forbid_calls(&mut self) {
         let conversation = &mut self.conversation;
         conversation.tool_choice = ToolChoice::Forbidden;

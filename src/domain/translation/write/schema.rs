@@ -1,5 +1,5 @@
-//! JSON schemas: for Gemini, which takes them as they are but for references, because beside `$ref` it refuses most members; and
-//! whether a provider can hold an answer to one.
+//! JSON schemas. Gemini accepts them unchanged, but refuses most members beside `$ref`, which are removed here. Also decides
+//! whether a provider can enforce the schema of an answer.
 
 use std::borrow::Cow;
 
@@ -58,7 +58,7 @@ const KINDS: [&str; 3] = ["type", "anyOf", REFERENCE];
 /// The depth to which schemas are read; what is deeper stays as it is.
 const DEPTH_MAX: usize = 64;
 
-/// What a JSON value is to its schema.
+/// The role of a JSON value within a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SchemaPlace {
     /// A schema or a list of schemas.
@@ -85,7 +85,7 @@ pub(super) fn gemini_schema(schema: &str) -> Option<String> {
     changed_value(value, SchemaPlace::Schema, 0)
 }
 
-/// The value as it has to be; `None` if it is so already.
+/// Returns the changed value; `None` if nothing has to be changed.
 fn changed_value(value: &RawValue, place: SchemaPlace, depth: usize) -> Option<String> {
     let text = value.get();
     if depth > DEPTH_MAX || !text.contains(REFERENCE) {

@@ -156,7 +156,7 @@ impl ClientFrame {
         }
     }
 
-    /// Returns the body of the POST. `input` replaces the frame's input, as the inside of a JSON array, and takes the place of
+    /// Returns the body of the POST. `input`, the inside of a JSON array, replaces both the frame's `input` and its reference to
     /// the response that the frame continues; with `None`, both stay as they are. A frame that cannot be read stays unchanged.
     pub(crate) fn to_body(&self, input: Option<&[u8]>) -> Vec<u8> {
         let Ok(members) = &self.members else {

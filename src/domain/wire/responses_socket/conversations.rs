@@ -1,5 +1,5 @@
 //! The conversations that sockets continue by the id of their last response, because the provider does not store it. They occupy
-//! a limited memory, of which each key has a share. Beyond it, the conversation that was not used for longest is dropped.
+//! a limited memory, of which each key has a share. Beyond a limit, the least recently used conversation is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::domain::QuickMap;
 
-/// The memory in bytes that a conversation occupies besides its text.
+/// The memory in bytes that a conversation occupies in addition to its text.
 const ENTRY_BYTES: u64 = 256;
 
 /// The digest of the key to which a conversation belongs.
@@ -38,7 +38,7 @@ struct StoredConversation {
     /// All items so far, input and output, as the inside of a JSON array.
     items: Bytes,
     owner: ConversationOwner,
-    /// The number of the last use among all uses.
+    /// The number of the last use, counted over all conversations.
     used: u64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct ConversationStore {
     conversations: BTreeMap<SocketLane, StoredConversation>,
     /// The lanes by the last use of their conversations.
     by_use: BTreeMap<u64, SocketLane>,
-    /// The same, for each key.
+    /// The last use of each conversation, by the key that owns it.
     by_owner_and_use: BTreeSet<(ConversationOwner, u64)>,
     owner_bytes: QuickMap<ConversationOwner, u64>,
     bytes: u64,
@@ -80,7 +80,7 @@ impl ConversationStore {
         }
     }
 
-    /// Stores a conversation as the only one of its lane. Drops others if the limits require it, and the conversation itself if it
+    /// Stores the conversation of a lane in place of the earlier one. Drops others if the limits require it, and the new one if it
     /// alone exceeds a limit.
     pub(crate) fn insert(&mut self, at: SocketLane, owner: ConversationOwner, response_id: String, items: Bytes) {
         self.remove(at);

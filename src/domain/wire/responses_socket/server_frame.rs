@@ -20,7 +20,7 @@ use crate::domain::wire::{
 /// The maximum length of an event, in bytes. Codex accepts no larger frame.
 pub(crate) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The wait that a client is told after a rate limit of the provider within a stream, which names none, in seconds.
+/// The `retry-after`, in seconds, for a rate limit that the provider reports within a stream: such an event has none.
 const RATE_LIMIT_WAIT_SECONDS: u32 = 1;
 
 /// The headers of an error answer that its frame repeats. Names that end with `-` are prefixes.

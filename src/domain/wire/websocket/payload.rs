@@ -1,6 +1,6 @@
 //! The payload of WebSocket frames: masks (RFC 6455 section 5.3), and texts that arrive in pieces.
 
-/// Masks a payload, or unmasks a masked one. `payload` is a piece of the frame's payload, before which `offset` other bytes are.
+/// Masks a payload, or unmasks a masked one. `payload` is a piece of the frame's payload that begins at `offset`.
 pub fn mask_in_place(payload: &mut [u8], mut mask: [u8; 4], offset: usize) {
     mask.rotate_left(offset % 4);
     let [a, b, c, d] = mask;

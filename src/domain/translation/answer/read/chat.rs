@@ -89,7 +89,7 @@ impl ChatAnswerReader {
         self.end(self.calls.are_complete_or_empty(), emit)
     }
 
-    /// The provider has ended the stream properly. Some hosts name no reason for the end behind calls, and have no end mark.
+    /// Handles the proper end of the stream. Some hosts give no reason for the end after calls, and send no end mark.
     ///
     /// # Errors
     /// `emit` fails.
@@ -160,7 +160,7 @@ impl ChatAnswerReader {
         Ok(())
     }
 
-    /// Keeps the reason for the end until nothing more can follow. Some hosts repeat it; another one counts only behind more
+    /// Keeps the reason for the end until nothing more can follow. Some hosts repeat it: a later one replaces it only after more
     /// content.
     fn on_reason(&mut self, reason: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if self.reason.is_some() && !std::mem::take(&mut self.has_more_content) {

@@ -217,7 +217,7 @@ impl MessagesAnswerReader {
         }
     }
 
-    /// A provider that begins once more has thrown away what the client already has.
+    /// Begins the answer. Fails after content: a provider that begins again has discarded content that the client already has.
     fn on_start(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         match self.has_content {
             true => Err(AnswerFault::Unreadable),

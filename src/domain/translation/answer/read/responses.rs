@@ -102,7 +102,7 @@ impl ResponsesAnswerReader {
         }
     }
 
-    /// Whether an event is read in part that is too large to be held, by what has come of it. `name` is its `event` field, or
+    /// Whether a part of an event too large to be held can be read, judged by its members so far. `name` is its `event` field, or
     /// empty.
     pub(crate) fn can_skim(name: &str, picks: &Picks<'_>) -> bool {
         let kind = large_event_kind(name, picks);

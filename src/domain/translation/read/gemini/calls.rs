@@ -14,14 +14,14 @@ use crate::domain::{
     },
 };
 
-/// Members of a function's response that can be the only one, and whether it is then a failure.
+/// The members that weir unwraps if a function's response has no other, and whether each means a failure.
 const RESPONSE_MEMBERS: [(&str, bool); 3] = [("output", false), ("result", false), ("error", true)];
 /// Why a result is refused that belongs to no call.
 const NO_CALL: &str = "no call before it has this id or waits for a result of this name; send the call as well";
 /// Why a second result of a call is refused.
 const SECOND_RESULT: &str = "its call has a result already; send one result for each call";
 
-/// The calls of the history, by what results name.
+/// The calls of the history, indexed by the ids and names that results can refer to.
 #[derive(Default)]
 pub(super) struct GeminiCallHistory<'a> {
     calls: Vec<GeminiPastCall<'a>>,
@@ -35,7 +35,7 @@ pub(super) struct GeminiCallHistory<'a> {
     waiting: QuickMap<Cow<'a, str>, VecDeque<usize>>,
 }
 
-/// A call of the history.
+/// A function call in the request's history.
 struct GeminiPastCall<'a> {
     /// The call's id at the provider.
     id: Cow<'a, str>,

@@ -142,7 +142,7 @@ impl<'a> GeminiObject<'a> {
         }
     }
 
-    /// Takes members that have the same meaning whatever is done with them, and says nothing.
+    /// Takes members that need no translation, and does not report them.
     pub(super) fn ignore(&mut self, names: &[&'static str]) {
         for name in names.iter().copied() {
             self.take(name);

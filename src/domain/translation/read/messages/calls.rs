@@ -151,7 +151,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         matches!(kind, "server_tool_use" | "mcp_tool_use") || kind.ends_with(RESULT)
     }
 
-    /// Refuses such a block in strict mode; in lossy mode a text takes its place.
+    /// In strict mode, refuses a block about a provider's own tool; in lossy mode, replaces it with text.
     ///
     /// # Errors
     /// The refusal.

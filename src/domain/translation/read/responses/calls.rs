@@ -14,7 +14,7 @@ use crate::domain::translation::{
     },
 };
 
-/// The types of the items.
+/// The types of items about tools that a provider runs.
 const HOSTED_ITEMS: [&str; 12] = [
     "web_search_call",
     "file_search_call",
@@ -29,7 +29,7 @@ const HOSTED_ITEMS: [&str; 12] = [
     "program",
     "program_output",
 ];
-/// The members of them that are texts. The result of `image_generation_call` is an image.
+/// The members of such items that are texts. The result of `image_generation_call` is an image.
 const TEXTS: [&str; 8] = [
     "server_label",
     "name",
@@ -210,7 +210,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         HOSTED_ITEMS.contains(&kind)
     }
 
-    /// Refuses such an item in strict mode; in lossy mode a text takes its place.
+    /// In strict mode, refuses an item about a provider's own tool; in lossy mode, replaces it with text.
     ///
     /// # Errors
     /// The refusal.

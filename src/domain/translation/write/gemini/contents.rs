@@ -21,7 +21,7 @@ use crate::domain::translation::{
 
 /// What a result has in the place of media that follow it.
 const MEDIA_PLACE: &str = "[attachment: see what follows this result]";
-/// The signature of a call that the provider has not made, by which it does without one: `skip_thought_signature_validator` in
+/// The signature of a call that the provider did not make. With it, Gemini skips its check: `skip_thought_signature_validator` in
 /// base64.
 const SKIP_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 

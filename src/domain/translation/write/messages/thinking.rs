@@ -42,7 +42,7 @@ enum ThinkingForm {
 }
 
 impl ThinkingMembers {
-    /// What the client's wishes become, with these maximum output tokens.
+    /// Converts the client's options about reasoning. `max_tokens` is the maximum number of output tokens.
     pub(super) fn new(
         conversation: &Conversation<'_>,
         target: &TranslationTarget<'_>,

@@ -181,7 +181,7 @@ proptest! {
         ProviderEvent::read(data.as_bytes()).write_chunk(&mut out);
         let payload = String::from_utf8(unchunked(&out)).expect("UTF-8");
         prop_assert!(payload.ends_with("\n\n"));
-        prop_assert!(!payload[..payload.len() - 2].contains("\n\n"));
+        prop_assert!(payload.strip_suffix("\n\n").is_some_and(|event| !event.contains("\n\n")));
         prop_assert!(payload.contains(&data.replace(['\r', '\n'], " ")));
     }
 

@@ -22,7 +22,7 @@ const PARTS_MAX: usize = 4_096;
 /// What stands between two parts of reasoning.
 const PART_BREAK: &str = "\n\n";
 
-/// What all items of an answer have in common.
+/// The state that all items of an answer share.
 #[derive(Debug, Default)]
 pub(super) struct ItemContext {
     /// The number of calls.
@@ -44,7 +44,7 @@ pub(super) struct AnswerItem {
     citations: usize,
 }
 
-/// What of a part has been passed on.
+/// A part of an item, with the number of bytes of its text that have been passed on.
 #[derive(Debug)]
 struct PassedPart {
     kind: PartKind,
@@ -52,7 +52,7 @@ struct PassedPart {
     bytes: usize,
 }
 
-/// What of a call has been passed on.
+/// The call of an item, with the number of bytes of its arguments that have been passed on.
 #[derive(Debug)]
 struct PassedCall {
     slot: u32,
@@ -187,7 +187,7 @@ impl AnswerItem {
         Ok(())
     }
 
-    /// Passes on what the deltas have not said of a part's text.
+    /// Passes on the rest of a part's text, which its deltas did not contain.
     ///
     /// # Errors
     /// See [`AnswerItem::add_text`].
@@ -246,7 +246,7 @@ impl AnswerItem {
         self.input.push_str(piece);
     }
 
-    /// The item is complete: passes on what its deltas have not said. `json` is its text, as it came.
+    /// Handles the complete item: passes on what its deltas did not contain. `json` is the item's unchanged JSON text.
     ///
     /// # Errors
     /// It is not what the protocol says, or `emit` fails.
