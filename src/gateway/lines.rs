@@ -94,8 +94,6 @@ pub(crate) struct LineRequest {
     pub lane: u8,
     /// The maximum number of lines of the client's socket.
     pub lines_max: usize,
-    /// The time limit of the handshake.
-    pub timeout: Duration,
     pub times: LineTimes,
 }
 
@@ -312,7 +310,7 @@ impl SocketLines {
         let opened = self
             .host
             .connector
-            .open(&request.peer, &request.head, request.timeout)
+            .open(&request.peer, &request.head, request.times.open)
             .await;
         match opened {
             Ok(opened) => {

@@ -49,6 +49,17 @@ pub(super) enum LineEvent {
     Ended,
 }
 
+/// The state of the bytes that were written to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WriteState {
+    /// All of them have been passed to the system.
+    Flushed,
+    /// The connection may still have some of them.
+    Unflushed,
+    /// A write has failed. Nothing more is written, but what the provider has sent is still read.
+    Broken,
+}
+
 /// The connection of a WebSocket to a provider.
 pub(super) struct LineStream {
     connection: Stream,
@@ -64,9 +75,7 @@ pub(super) struct LineStream {
     pong: Option<Bytes>,
     /// Pings and a close frame of weir's own.
     controls: BytesMut,
-    needs_flush: bool,
-    /// Whether a write has failed. Nothing more is written, but what the provider has sent is still read.
-    is_write_broken: bool,
+    written: WriteState,
     has_received: bool,
 }
 
@@ -86,8 +95,7 @@ impl LineStream {
             request: None,
             pong: None,
             controls: BytesMut::new(),
-            needs_flush: false,
-            is_write_broken: false,
+            written: WriteState::Flushed,
             has_received: false,
         }
     }
@@ -99,7 +107,7 @@ impl LineStream {
 
     /// Whether a part of what is to be sent has not been passed to the connection, or could not be.
     pub(super) fn is_sending(&self) -> bool {
-        self.request.is_some() || !self.outbound.is_empty() || self.is_write_broken
+        self.request.is_some() || !self.outbound.is_empty() || self.written == WriteState::Broken
     }
 
     /// Adds a ping to what is written.
@@ -170,11 +178,11 @@ impl LineStream {
 
     /// Writes what waits. Ready once all of it has been passed to the system, or nothing more can be written.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.is_write_broken {
+        if self.written == WriteState::Broken {
             return Poll::Ready(());
         }
         if ready!(self.poll_write_frames(cx)).is_err() {
-            self.is_write_broken = true;
+            self.written = WriteState::Broken;
             self.outbound = BytesMut::new();
             self.request = None;
         }
@@ -193,13 +201,13 @@ impl LineStream {
                 0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
                 count => {
                     self.outbound.advance(count);
-                    self.needs_flush = true;
+                    self.written = WriteState::Unflushed;
                 }
             }
         }
-        if self.needs_flush {
+        if self.written == WriteState::Unflushed {
             ready!(Pin::new(&mut self.connection).poll_flush(cx))?;
-            self.needs_flush = false;
+            self.written = WriteState::Flushed;
         }
         Poll::Ready(Ok(()))
     }

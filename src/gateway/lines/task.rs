@@ -21,6 +21,8 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// The times of a WebSocket to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LineTimes {
+    /// The time limit of the handshake.
+    pub open: Duration,
     /// The time without a request after which the WebSocket is closed.
     pub idle: Duration,
     /// The time between two pings while no request runs. A provider that sends nothing in this time is disconnected.

@@ -120,8 +120,8 @@ pub(super) fn turn(
         body_bytes: body.len(),
         lane: link.lane(),
         lines_max,
-        timeout: endpoint.provider.timeouts.connect.unwrap_or(config.upstream.connect),
         times: LineTimes {
+            open: endpoint.provider.timeouts.connect.unwrap_or(config.upstream.connect),
             idle: config.sockets.provider_idle,
             ping: config.sockets.ping,
         },
