@@ -47,7 +47,7 @@ pub(crate) use self::{
 /// The capacity in bytes of the pipe between a line and Pingora.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// What all lines of a worker share.
+/// The resources that all lines of a worker share.
 pub(crate) struct LineHost {
     connector: LineConnector,
     refusals: Arc<LineRefusals>,

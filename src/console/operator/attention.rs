@@ -16,7 +16,7 @@ use crate::{
 /// The maximum number of alerts of Prometheus that are listed.
 const ALERTS_MAX: usize = 50;
 
-/// What the section is rendered from.
+/// The data from which the section is rendered.
 pub(super) struct AttentionSection<'a> {
     /// Problems of this node, each as a sentence.
     pub(super) troubles: Vec<String>,

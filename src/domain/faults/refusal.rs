@@ -99,7 +99,7 @@ pub(crate) enum Refusal {
     ModelPathInvalid,
     /// The body is not valid in the protocol.
     BodyInvalid {
-        /// What is wrong with the body, in words for the client.
+        /// A description of the fault in the body, for the client.
         reason: String,
     },
     /// The body has a content coding that weir does not decode.
@@ -149,7 +149,7 @@ pub(crate) enum Refusal {
     },
     /// The query is not valid.
     QueryInvalid {
-        /// What is wrong with the query, in words for the client.
+        /// A description of the fault in the query, for the client.
         reason: String,
     },
     /// The request asks for an answer that ends before its usage is known, or does not report its usage.

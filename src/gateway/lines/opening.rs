@@ -29,7 +29,7 @@ const HEAD_END: &[u8] = b"\r\n\r\n";
 /// An open WebSocket.
 pub(super) struct OpenedLine {
     pub connection: Stream,
-    /// What was read behind the answer to the handshake.
+    /// The bytes that were read after the answer to the handshake.
     pub ahead: BytesMut,
     /// The handle of the connection, which the time limits of attempts shut down.
     pub handle: Arc<SocketHandle>,

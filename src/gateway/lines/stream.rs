@@ -80,7 +80,7 @@ pub(super) struct LineStream {
 }
 
 impl LineStream {
-    /// Takes over a connection whose handshake has been accepted. `ahead` is what was read behind the answer to the handshake.
+    /// Takes over a connection whose handshake has been accepted. `ahead` has the bytes that were read after the answer to the handshake.
     pub(super) fn new(connection: Stream, ahead: BytesMut) -> Self {
         let limits = FrameLimits {
             message_bytes_max: EVENT_BYTES_MAX as u64,
@@ -128,7 +128,7 @@ impl LineStream {
     /// Writes what waits, and returns the next event.
     pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<LineEvent> {
         loop {
-            // What cannot be written now is written at the next call, for which the connection wakes the task.
+            // Bytes that cannot be written now are written at the next call: the connection wakes the task when it accepts more.
             let _ = self.poll_write(cx);
             match self.decoder.next_event(&mut self.inbound) {
                 Ok(Some(event)) => {
@@ -242,7 +242,7 @@ impl LineStream {
     }
 }
 
-/// Returns the mask of a frame. It must not be predictable for whoever chooses the payload (RFC 6455 section 5.3).
+/// Returns the mask of a frame. The author of the payload must not be able to predict it (RFC 6455 section 5.3).
 fn new_mask() -> [u8; 4] {
     rand::rng().random()
 }

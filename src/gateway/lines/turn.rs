@@ -209,7 +209,7 @@ impl CarriedTurn {
                 return Poll::Pending;
             }
             if self.out.len() >= WAITING_BYTES_MAX {
-                // What cannot be written now is written when Pingora has read more of the answer.
+                // Bytes that cannot be written now are written after Pingora has read more of the answer.
                 let _ = stream.poll_write(cx);
                 return Poll::Pending;
             }

@@ -88,7 +88,7 @@ pub(super) fn turn(
     (post, connection): (&HttpPeer, ConnectionChoice),
 ) -> Option<SocketTurn> {
     let link = turn_link(session)?;
-    // What an earlier attempt has left.
+    // Clears the progress of an earlier attempt.
     link.set_line_progress(None);
     if connection != ConnectionChoice::Any {
         return None;

@@ -315,7 +315,7 @@ impl MessagesAnswerWriter {
         }
         self.ends_with_text = self.has_text;
         if is_stream {
-            // What was kept of the arguments is no object, so nothing of it is written.
+            // The kept part of the arguments is not the beginning of an object, so it is not written.
             *is_passed_on = true;
             self.close_block(out);
         } else {

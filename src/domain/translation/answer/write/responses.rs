@@ -58,7 +58,7 @@ pub(crate) struct ResponsesAnswerWriter {
     open: Option<OpenItem>,
     /// The number of items so far.
     item_count: u32,
-    /// The bytes of text that are kept.
+    /// The length of the kept text, in bytes.
     kept_bytes: usize,
     /// The first events are written.
     has_begun: bool,

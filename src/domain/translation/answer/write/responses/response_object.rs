@@ -27,7 +27,7 @@ const FUNCTION_MEMBERS: [&str; 3] = ["description", "parameters", "strict"];
 /// The response object of an answer so far.
 #[derive(Debug)]
 pub(super) struct ResponseObject {
-    /// What it says apart from its content; the client's request is moved out of it.
+    /// The object's data apart from its content. The client's request is moved out of it.
     frame: AnswerFrame,
     /// The members that repeat the request, as JSON text.
     repeated: Vec<(&'static str, String)>,
@@ -128,7 +128,7 @@ impl ResponseObject {
         }
     }
 
-    /// What the answer's frame says. The client's request is not in it any more.
+    /// The answer's frame, without the client's request.
     pub(super) fn frame(&self) -> &AnswerFrame {
         &self.frame
     }
