@@ -280,8 +280,8 @@ fn transfer_message(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::UpgradeUnavailable => "No WebSocket can be opened here now. Send POST /v1/responses over HTTP.",
         Refusal::UpgradeRemoved => {
-            "No WebSocket can be opened, because a proxy removed the upgrade header of the handshake. Send POST /v1/responses over \
-             HTTP, or have the proxy pass the headers `upgrade` and `connection`."
+            "No WebSocket can be opened, because a proxy removed the upgrade header of the handshake. Send POST /v1/responses \
+             over HTTP, or have the proxy pass the headers `upgrade` and `connection`."
         }
         Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.",
         Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.",

@@ -160,8 +160,8 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Ends a complete answer at `ended_unix`, in seconds since the Unix epoch. A failed answer has no usage, as for a provider that
-    /// is not translated.
+    /// Ends a complete answer at `ended_unix`, in seconds since the Unix epoch. A failed answer has no usage, as for a provider
+    /// that is not translated.
     pub(crate) fn finish(&mut self, usage: &Usage, ended_unix: i64, out: &mut String) {
         if self.is_over {
             return;
