@@ -160,11 +160,13 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Ends a complete answer. A failed answer has no usage, as for a provider that is not translated.
-    pub(crate) fn finish(&mut self, usage: &Usage, out: &mut String) {
+    /// Ends a complete answer at `ended_unix`, in seconds since the Unix epoch. A failed answer has no usage, as for a provider
+    /// that is not translated.
+    pub(crate) fn finish(&mut self, usage: &Usage, ended_unix: i64, out: &mut String) {
         if self.is_over {
             return;
         }
+        self.response.set_end(ended_unix);
         self.begin(out);
         if self.failure.is_some() {
             self.push_end(None, out);

@@ -35,6 +35,8 @@ pub(super) struct ResponseObject {
     wants_compaction: bool,
     /// The complete items, as the elements of a JSON array.
     output: String,
+    /// The time at which the answer ended, in seconds since the Unix epoch; `None` while it has not ended.
+    ended_unix: Option<i64>,
 }
 
 /// The status of an answer.
@@ -125,6 +127,7 @@ impl ResponseObject {
             repeated: repeated_members(&request),
             wants_compaction: ends_with_compaction_trigger(&request),
             output: String::new(),
+            ended_unix: None,
         }
     }
 
@@ -138,6 +141,11 @@ impl ResponseObject {
         self.wants_compaction
     }
 
+    /// Sets the time at which the answer ended, in seconds since the Unix epoch.
+    pub(super) fn set_end(&mut self, ended_unix: i64) {
+        self.ended_unix = Some(ended_unix);
+    }
+
     /// Adds a complete item.
     pub(super) fn add_item(&mut self, item: &str) {
         push_element(&mut self.output, item);
@@ -148,7 +156,10 @@ impl ResponseObject {
         object.text("id", &format!("resp_{}", self.frame.id));
         object.text("object", "response");
         object.number("created_at", self.frame.created_unix);
-        object.null("completed_at");
+        match (status, self.ended_unix) {
+            (ResponseStatus::Completed, Some(ended)) => object.number("completed_at", ended),
+            _ => object.null("completed_at"),
+        }
         object.text("status", status.word());
         match status {
             ResponseStatus::Failed(failure) => object.object("error", |error| failure.push(error)),
