@@ -13,7 +13,6 @@ use std::{
     fmt,
     net::TcpStream as SocketHandle,
     sync::{Arc, Weak},
-    time::Duration,
 };
 
 use bytes::Bytes;

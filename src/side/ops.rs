@@ -271,7 +271,7 @@ mod tests {
     #[tokio::test]
     async fn another_path_is_answered_with_the_three_that_exist() {
         let State(ops) = state(WELL);
-        let request = axum::http::Request::get("/").body(axum::body::Body::empty());
+        let request = http::Request::get("/").body(axum::body::Body::empty());
         let response = router(ops).call(request.expect("a request")).await;
         let response = response.expect("the router always answers");
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
