@@ -51,7 +51,7 @@ pub(super) enum LineEvent {
 
 /// The state of the bytes that were written to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WriteState {
+enum LineWriteState {
     /// All of them have been passed to the system.
     Flushed,
     /// The connection may still have some of them.
@@ -75,7 +75,7 @@ pub(super) struct LineStream {
     pong: Option<Bytes>,
     /// Pings and a close frame of weir's own.
     controls: BytesMut,
-    written: WriteState,
+    written: LineWriteState,
     has_received: bool,
 }
 
@@ -95,7 +95,7 @@ impl LineStream {
             request: None,
             pong: None,
             controls: BytesMut::new(),
-            written: WriteState::Flushed,
+            written: LineWriteState::Flushed,
             has_received: false,
         }
     }
@@ -107,7 +107,7 @@ impl LineStream {
 
     /// Whether a part of what is to be sent has not been passed to the connection, or could not be.
     pub(super) fn is_sending(&self) -> bool {
-        self.request.is_some() || !self.outbound.is_empty() || self.written == WriteState::Broken
+        self.request.is_some() || !self.outbound.is_empty() || self.written == LineWriteState::Broken
     }
 
     /// Adds a ping to what is written.
@@ -178,11 +178,11 @@ impl LineStream {
 
     /// Writes what waits. Ready once all of it has been passed to the system, or nothing more can be written.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.written == WriteState::Broken {
+        if self.written == LineWriteState::Broken {
             return Poll::Ready(());
         }
         if ready!(self.poll_write_frames(cx)).is_err() {
-            self.written = WriteState::Broken;
+            self.written = LineWriteState::Broken;
             self.outbound = BytesMut::new();
             self.request = None;
         }
@@ -201,13 +201,13 @@ impl LineStream {
                 0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
                 count => {
                     self.outbound.advance(count);
-                    self.written = WriteState::Unflushed;
+                    self.written = LineWriteState::Unflushed;
                 }
             }
         }
-        if self.written == WriteState::Unflushed {
+        if self.written == LineWriteState::Unflushed {
             ready!(Pin::new(&mut self.connection).poll_flush(cx))?;
-            self.written = WriteState::Flushed;
+            self.written = LineWriteState::Flushed;
         }
         Poll::Ready(Ok(()))
     }
