@@ -1,5 +1,7 @@
 //! Which line a request gets.
 
+use std::time::Duration;
+
 use super::*;
 
 /// A line to a place, and its task's end.
