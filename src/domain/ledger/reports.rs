@@ -311,12 +311,14 @@ impl DailyCosts {
     /// Adds a cost to a name's day. Ignores it if the day is not one of these days.
     pub(crate) fn add_cost(&mut self, name: &str, day: i64, cost: NanoUsd) {
         let place = usize::try_from(day.saturating_sub(*self.days.start()));
-        if !self.names.contains_key(name) {
-            let none = vec![NanoUsd::ZERO; self.days.clone().count()];
-            self.names.insert(name.to_owned(), none);
-        }
-        let line = self.names.get_mut(name);
-        if let Some(sum) = place.ok().and_then(|place| line?.get_mut(place)) {
+        let line = match self.names.get_mut(name) {
+            Some(line) => line,
+            None => {
+                let none = vec![NanoUsd::ZERO; self.days.clone().count()];
+                self.names.entry(name.to_owned()).or_insert(none)
+            }
+        };
+        if let Some(sum) = place.ok().and_then(|place| line.get_mut(place)) {
             *sum = sum.saturating_add(cost);
         }
     }
@@ -343,14 +345,11 @@ impl DailyCosts {
             .iter()
             .map(|(_, _, costs)| costs)
             .fold(None, |rest: Option<Vec<NanoUsd>>, costs| {
-                Some(match rest {
-                    None => costs.to_vec(),
-                    Some(rest) => rest
-                        .iter()
-                        .zip(costs.iter())
-                        .map(|(one, other)| one.saturating_add(*other))
-                        .collect(),
-                })
+                let mut rest = rest.unwrap_or_else(|| vec![NanoUsd::ZERO; costs.len()]);
+                for (sum, cost) in rest.iter_mut().zip(costs.iter()) {
+                    *sum = sum.saturating_add(*cost);
+                }
+                Some(rest)
             });
         told.extend(rest.map(|rest| (None, Cow::Owned(rest))));
         told
