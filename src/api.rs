@@ -16,11 +16,11 @@ use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::domain::{
+    Version,
     keys::KeyId,
     ledger::{OnExhausted, OperationId, ProviderState, QuotaReset},
     money::NanoUsd,
     sign_in::{Role, device_request::UserCode},
-    version::Version,
 };
 
 /// A request to the admin API. The fields that the path names as `{segments}` are sent in the path. All other fields are sent in

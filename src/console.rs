@@ -37,9 +37,7 @@ use crate::{
         request::{FormFields, ListenerContext},
         session::BrowserSession,
     },
-    domain::{
-        faults::stability::StabilityWindow, keys::change::ChangePrecondition, rules::RuleFile, version::VersionError,
-    },
+    domain::{VersionError, faults::stability::StabilityWindow, keys::change::ChangePrecondition, rules::RuleFile},
     front::Handler,
     side::public,
 };

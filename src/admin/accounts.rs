@@ -18,10 +18,10 @@ use crate::{
         values::{AccountId, Usd},
     },
     domain::{
+        Version,
         keys::change::ChangePrecondition,
         ledger::{AccountChange, AccountRecord, AccountView, OperationId},
         money::NanoUsd,
-        version::Version,
     },
     money::account_changes::{AccountChangeError, Submitted},
     store::{

@@ -36,9 +36,9 @@ use crate::{
         sessions::Door,
     },
     domain::{
+        Version,
         keys::{KeyId, change::ChangePrecondition},
         sign_in::Role,
-        version::Version,
     },
 };
 

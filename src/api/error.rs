@@ -6,7 +6,7 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{keys::change::KeyChangeError, version::Version};
+use crate::domain::{Version, keys::change::KeyChangeError};
 
 /// An error of the admin API. The HTTP body is `{"error": {"code", "field", "message", "version"}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -20,7 +20,7 @@ use tokio::net::UnixStream;
 
 use crate::{
     api::{AdminQuestion, error::AdminError, wire::AdminCall},
-    domain::{ledger::OperationId, version::Version},
+    domain::{Version, ledger::OperationId},
 };
 
 #[cfg(test)]

@@ -7,9 +7,7 @@ use parking_lot::Mutex;
 
 use crate::{
     config::sockets::SocketsConfig,
-    domain::wire::responses_socket::conversations::{
-        ConversationLimits, ConversationOwner, ConversationStore, SocketLane,
-    },
+    domain::wire::responses_socket::{ConversationLimits, ConversationOwner, ConversationStore, SocketLane},
 };
 
 /// The conversations of all sockets of this node.

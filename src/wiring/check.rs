@@ -11,7 +11,7 @@ use crate::{
     config::{Config, RedisConfig, RedisModeConfig, StoreConfig, log::LogBackendConfig, secret_source},
     domain::{
         catalogue::{Catalogue, Model, SecretRef},
-        ledger::log_home::NodeLogHomes,
+        ledger::log_query::NodeLogHomes,
         strict_toml::FileError,
         translation::losses::TranslationMode,
         wire::{Protocol, UpstreamProtocol, operation::Operation},

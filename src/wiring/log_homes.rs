@@ -8,7 +8,7 @@ use crate::{
     config::{Config, log::LogBackendConfig},
     domain::ledger::{
         NodeId,
-        log_home::{LogHomeMark, NodeLogHomes},
+        log_query::{LogHomeMark, NodeLogHomes},
     },
     store::redis::RedisStore,
     wiring::{StartError, log_sinks, store::LedgerEngine},

@@ -65,7 +65,7 @@ use crate::domain::{
     QuickMap,
     keys::{KeyId, terms::KeyTerms},
     ledger::{
-        AccountRecord,
+        AccountChange, AccountRecord, Settlement, Step,
         account::{
             bucket::RateBuckets,
             holds::{Hold, Holds},
@@ -79,7 +79,6 @@ use crate::domain::{
         ids::NodeId,
         period::{self, Period},
         reports::{AccountView, KeySpend, SpendByKey},
-        step::{AccountChange, Settlement, Step},
     },
     money::NanoUsd,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{ADMIN_BUDGET, RedisStore, link::CallPolicy};
 use crate::{
-    domain::ledger::{NodeId, ids::LEASE_MS, log_home::LogHomeMark},
+    domain::ledger::{NodeId, ids::LEASE_MS, log_query::LogHomeMark},
     store::{StoreError, redis::scripts::ScriptReply},
 };
 

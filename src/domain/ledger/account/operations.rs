@@ -197,8 +197,8 @@ mod tests {
             terms::{KeyTerms, RateLimits},
         },
         ledger::{
+            AccountChange, Step,
             admission::{AdmitCall, AdmitReply, Denial, TopUp, TopUpReply},
-            step::{AccountChange, Step},
         },
     };
     use proptest::prelude::*;

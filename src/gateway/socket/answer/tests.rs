@@ -12,7 +12,7 @@ use crate::{
     domain::{
         keys::secret::KeyDigest,
         wire::{
-            responses_socket::{client_frame::ClientFrame, conversations::SocketLane, server_frame::warm_up_events},
+            responses_socket::{SocketLane, client_frame::ClientFrame, server_frame::warm_up_events},
             websocket::{FrameDecoder, FrameEvent, FrameLimits, FrameRole},
         },
     },
