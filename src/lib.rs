@@ -118,8 +118,7 @@ pub mod parts {
             },
             journal::NumberedRow,
             sinks::{
-                Batch, LogBackend, Sink, SinkError,
-                asks::{LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
+                Batch, LogBackend, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage, Sink, SinkError,
                 files::LogFiles,
             },
         };

@@ -25,7 +25,7 @@ use crate::{
     },
     edges::clock,
     sinks::{
-        asks::{LatestKeyRows, ListsCursor, NewestCursor, NewestRows, NewestRowsQuery, SliceCursor},
+        LatestKeyRows, ListsCursor, NewestCursor, NewestRows, NewestRowsQuery, SliceCursor,
         reading::{LogCursor, LogReadError, LogRows},
     },
     store::ledger::LOG_ROWS_MAX,

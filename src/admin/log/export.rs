@@ -25,7 +25,7 @@ use crate::{
         low_priority::{LowPriorityThreads, NotDone},
     },
     sinks::{
-        asks::PAGE_ROWS_MAX,
+        PAGE_ROWS_MAX,
         files::ParquetExport,
         reading::{LogReadError, LogRows},
     },
