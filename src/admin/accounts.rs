@@ -10,11 +10,11 @@ use crate::{
         audit::{AdminPeer, Author},
     },
     api::{
+        AdminError,
         accounts::{
             AccountDetails, AccountList, AdjustAccount, ChangedAccount, CreateAccount, CreditAccount, ListAccounts,
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
-        error::AdminError,
         values::{AccountId, Usd},
     },
     domain::{

@@ -31,7 +31,7 @@ use tokio::{
 
 use crate::{
     api::{
-        error::{AdminError, AdminErrorCode},
+        AdminError, AdminErrorCode,
         node::{AuditLine, AuditPage, AuditPeer, AuditedChange},
         sessions::Door,
     },

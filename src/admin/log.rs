@@ -11,7 +11,7 @@ use std::{
 use crate::{
     admin::{Admin, AdminHandler, ProviderDirectory, accounts, audit::Author},
     api::{
-        error::{AdminError, AdminErrorCode},
+        AdminError, AdminErrorCode,
         log::{
             LatestRows, ListLatestRows, ListNewestRows, LogQueryPage, LogRow, NewestPage, QueryLog, SearchPosition,
             StatusRange, UtcDay,

@@ -3,7 +3,7 @@
 use crate::{
     admin::{Admin, AdminHandler, accounts, audit::Author},
     api::{
-        error::AdminError,
+        AdminError,
         log::{
             UtcDay,
             checks::{

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::net::UnixStream;
 
 use crate::{
-    api::{AdminQuestion, error::AdminError, wire::AdminCall},
+    api::{AdminError, AdminQuestion, wire::AdminCall},
     domain::{Version, ledger::OperationId},
 };
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::{
-    config::sockets::SocketsConfig,
+    config::gateway::SocketsConfig,
     domain::wire::responses_socket::{ConversationLimits, ConversationOwner, ConversationStore, SocketLane},
 };
 

@@ -15,8 +15,7 @@ use tokio::sync::mpsc::{self, error::SendError};
 use crate::{
     admin::{Admin, audit::Author, log},
     api::{
-        AdminQuestion,
-        error::AdminError,
+        AdminError, AdminQuestion,
         log::{ExportLog, LogForm, LogRow},
     },
     domain::ledger::consumption::Row,

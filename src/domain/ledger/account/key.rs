@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     keys::{KeyRecord, KeyState, terms::KeyTerms},
     ledger::{
-        Settlement,
+        Denial, Settlement,
         account::{bucket::RateBuckets, charge, sum},
-        admission::Denial,
         period::{COUNTERS_KEPT_MS, Period, day_at},
     },
     money::NanoUsd,

@@ -31,9 +31,8 @@ use crate::domain::{
     QuickMap,
     keys::{KeyId, terms::KeyTerms},
     ledger::{
-        AccountChange,
+        AccountChange, TopUpReply,
         account::{Account, bounded, holds::Hold, key::KeyMirror},
-        admission::TopUpReply,
         lease::{
             ALL_PART_OF_LEFT, LeaseCall, LeaseChange, LeaseGrant, LeaseId, LeaseReply, PART_OF_LEFT, PART_OF_WANTED,
             RECALL_MS, day_of,

@@ -196,10 +196,7 @@ mod tests {
             KeyRecord, KeyState,
             terms::{KeyTerms, RateLimits},
         },
-        ledger::{
-            AccountChange, Step,
-            admission::{AdmitCall, AdmitReply, Denial, TopUp, TopUpReply},
-        },
+        ledger::{AccountChange, AdmitCall, AdmitReply, Denial, Step, TopUp, TopUpReply},
     };
     use proptest::prelude::*;
     use std::sync::Arc;

@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 
 use super::*;
 use crate::{
-    config::sockets::SocketsConfig,
+    config::gateway::SocketsConfig,
     domain::{
         keys::secret::KeyDigest,
         wire::{
