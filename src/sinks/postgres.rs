@@ -1,6 +1,6 @@
 //! The log backend that stores rows in Postgres: one table with a partition per day, which is filled by COPY. A lane's watermark
-//! is written in the same transaction as its rows, so the table has each row exactly once. Reads pages
-//! in the order of the log, and the most recent rows of a key.
+//! is written in the same transaction as its rows, so the table has each row exactly once. Pages are read in the order
+//! of the log, or with the most recent rows of a key first.
 
 mod columns;
 mod connection;
