@@ -2,8 +2,6 @@
 //! and as compiled ([`HeadEdits`], [`QueryEdits`]).
 
 #[cfg(test)]
-mod query_tests;
-#[cfg(test)]
 mod tests;
 
 use std::{borrow::Cow, collections::BTreeMap};
