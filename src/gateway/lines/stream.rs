@@ -375,8 +375,9 @@ async fn exchange(connection: &mut Stream, head: &[u8], key: &str) -> io::Result
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{DuplexStream, duplex};
+
     use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     fn pair(pipe_bytes: usize) -> (LineStream, DuplexStream) {
         let (ours, theirs) = duplex(pipe_bytes);
