@@ -325,7 +325,7 @@ pub(crate) fn write_manual_pages(mut line: clap::Command, folder: &Path) -> io::
     Ok(())
 }
 
-/// The word for a value that is not set, so that the default applies.
+/// The word on the command line for a value that is not set. The default applies instead.
 pub(crate) const DEFAULT: &str = "default";
 
 /// The value of an option that can also be a word for "no value", such as `none`.

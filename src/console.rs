@@ -66,7 +66,7 @@ pub(crate) use crate::console::{
     snippet::Examples,
 };
 
-/// What the console reads besides the admin API. No method blocks.
+/// The data that the console reads in addition to the admin API. No method blocks.
 pub(crate) trait ConsoleSource: Send + Sync {
     /// Returns how the models performed in the last 24 hours. `None` until the public record has been read from the store.
     fn window(&self) -> Option<StabilityWindow>;
@@ -80,11 +80,11 @@ pub(crate) trait ConsoleSource: Send + Sync {
     fn gateway(&self) -> String;
 }
 
-/// What a page needs to answer one request.
+/// The context in which a page answers one request.
 struct PageContext<'a> {
     /// The admin API.
     api: &'a Admin,
-    /// What this node reports about itself.
+    /// This node's reports about itself.
     source: &'a dyn ConsoleSource,
     /// The session to which the request belongs.
     session: &'a BrowserSession<Operator>,

@@ -181,7 +181,7 @@ pub enum ClientGoneBilling {
 /// The reason why the sample provider did not start, or why it stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleProviderError {
-    /// A flag is out of range.
+    /// The value of a flag is out of range.
     #[error(transparent)]
     Script(#[from] ScriptError),
     /// The environment variable that `--require-key-env` names is missing or empty.

@@ -234,6 +234,9 @@ struct ReadyReply {
     clock_offset_seconds: Option<i64>,
 }
 
+/// The body of the answer for another path.
+const UNKNOWN_PATH: &str = "There is nothing at this path. The paths are /metrics, /livez and /readyz.\n";
+
 /// Creates the router of the operators' endpoints `/metrics`, `/livez` and `/readyz`. By default their listener is bound to the
 /// loopback address and has no authentication.
 pub(crate) fn ops_router(state: OpsState) -> Router {
@@ -241,6 +244,7 @@ pub(crate) fn ops_router(state: OpsState) -> Router {
         .route("/metrics", get(scrape))
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readiness))
+        .fallback(async || (StatusCode::NOT_FOUND, UNKNOWN_PATH))
         .with_state(state)
 }
 
@@ -269,6 +273,8 @@ async fn readiness(State(state): State<OpsState>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use tower_service::Service;
+
     use super::*;
 
     const WELL: Readiness = Readiness {
@@ -375,6 +381,19 @@ mod tests {
             r#""clock_offset_seconds":null}"#
         );
         assert_eq!(text(response).await, expected);
+    }
+
+    #[tokio::test]
+    async fn another_path_is_answered_with_the_three_that_exist() {
+        let State(ops) = state(WELL);
+        let request = http::Request::get("/").body(axum::body::Body::empty());
+        let response = ops_router(ops).call(request.expect("a request")).await;
+        let response = response.expect("the router always answers");
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        let said = text(response).await;
+        for path in ["/metrics", "/livez", "/readyz"] {
+            assert!(said.contains(path), "{said}");
+        }
     }
 
     #[tokio::test]

@@ -331,7 +331,7 @@ pub enum StoreOpenError {
     Corrupt {
         /// The damaged file.
         path: PathBuf,
-        /// What is wrong with the file's content.
+        /// A description of the fault in the file's content.
         reason: String,
     },
 }

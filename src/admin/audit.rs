@@ -368,7 +368,7 @@ mod page_tests {
         file
     }
 
-    /// Returns the content of a line that is not a change.
+    /// Returns the JSON value of a line that does not record a change. Panics if the line records one.
     fn other(line: AuditLine) -> Value {
         match line {
             AuditLine::Other(line) => line,

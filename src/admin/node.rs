@@ -134,7 +134,7 @@ async fn switch(admin: &Admin, author: Author, name: String, on: bool) -> Result
     let of_name = known.iter().find(|provider| provider.name == name);
     if on && let Some(why) = of_name.and_then(|provider| provider.why_off.as_deref()) {
         return Err(AdminError::invalid(format!(
-            "cannot switch on {name}, because it is off by its configuration: {why}"
+            "cannot enable provider {name}, because its configuration disables it: {why}"
         )));
     }
     let operation = if on { "provider.enable" } else { "provider.disable" };
@@ -147,7 +147,8 @@ async fn switch(admin: &Admin, author: Author, name: String, on: bool) -> Result
         tokio::task::spawn_blocking(move || providers.switch(&name, on))
     };
     let changed = changing.await.map_err(|error| AdminError::failed(error.to_string()))?;
-    let changed = changed.map_err(|error| AdminError::failed(format!("cannot save whether {name} is on: {error}")))?;
+    let changed = changed
+        .map_err(|error| AdminError::failed(format!("cannot save whether provider {name} is enabled: {error}")))?;
     Ok(SwitchedProvider {
         provider: name,
         enabled: on,

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     api::{
         question, schema, text_value,
-        values::{AccountId, Moment, Nullable, nullable},
+        values::{AccountId, Moment, Nullable, nullable, with_millis},
     },
     domain::{
         keys::KeyId,
@@ -280,6 +280,7 @@ pub(crate) struct LatestRows {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LogRow {
     /// The time at which the request ended.
+    #[serde(serialize_with = "with_millis")]
     pub(crate) time: Option<Moment>,
     /// The stored fields of the row.
     #[serde(flatten)]
@@ -387,9 +388,26 @@ mod tests {
             (Some(Some(Vec::new())), ",\"price_lines\":[]"),
         ] {
             let told = serde_json::to_string(&LogRow::new(row.clone(), lines.clone())).unwrap();
-            assert_eq!(told, format!("{{\"time\":\"2026-11-01T00:00:00Z\",{KEPT}{end}}}"));
+            assert_eq!(told, format!("{{\"time\":\"2026-11-01T00:00:00.000Z\",{KEPT}{end}}}"));
             let read: LogRow = serde_json::from_str(&told).unwrap();
             assert_eq!((read.row, read.price_lines), (row.clone(), lines));
+        }
+    }
+
+    #[test]
+    fn a_rows_time_has_three_digits_of_its_second_whatever_they_are() {
+        let row: Row = serde_json::from_str(&format!("{{{KEPT}}}")).unwrap();
+        for (millis, time) in [
+            (0, Some("2026-11-01T00:00:00.000Z")),
+            (7, Some("2026-11-01T00:00:00.007Z")),
+            (730, Some("2026-11-01T00:00:00.730Z")),
+            (i64::MAX - row.time_ms, None),
+        ] {
+            let time_ms = row.time_ms + millis;
+            let row = Row { time_ms, ..row.clone() };
+            let told = serde_json::to_string(&LogRow::new(row, None)).unwrap();
+            let told: Value = serde_json::from_str(&told).unwrap();
+            assert_eq!(told["time"], json!(time));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use rand::CryptoRng;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::{
@@ -86,6 +86,14 @@ impl FromStr for Moment {
         let time = text.parse().ok().or_else(of_date);
         let wanted = || "give a time such as 2027-01-31T00:00:00Z, or a date".to_owned();
         time.map(Self).ok_or_else(wanted)
+    }
+}
+
+/// Serializes a time with exactly three digits of its second's fraction, so that the texts of times sort like the times.
+pub(crate) fn with_millis<S: Serializer>(time: &Option<Moment>, to: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(Moment(at)) => to.collect_str(&format_args!("{at:.3}")),
+        None => to.serialize_none(),
     }
 }
 

@@ -120,8 +120,8 @@ settings! {
         /// How often weir retries a failed connection attempt, at another address of the provider if it has one.
         connect_retries: usize = number(1, 0..=10),
         /// Whether to use HTTP/2 with providers that offer it in the TLS handshake. A connection still carries one request at a
-        /// time, so that a timeout or a broken connection ends only that request; at most 256 KiB of an answer wait for a slow
-        /// client. HTTP/1.1 costs less: use HTTP/2 only for networks or providers that require it.
+        /// time, so that a timeout or a broken connection ends only that request. At most 256 KiB of an answer are buffered for
+        /// a slow client. HTTP/1.1 costs less: use HTTP/2 only for networks or providers that require it.
         http2: bool = flag(false),
         /// A file of CA certificates that are trusted in addition to the platform's, PEM.
         ca_file: Option<PathBuf> = path().optional("ca.pem").restart(),

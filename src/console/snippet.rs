@@ -45,7 +45,7 @@ pub(super) fn section(base: &str, key: Option<&str>, examples: &Examples) -> Mar
     }
 }
 
-/// What an example is written for.
+/// The gateway and the key for which an example is written.
 struct SnippetContext<'a> {
     /// The address of the gateway.
     base: &'a str,

@@ -38,8 +38,10 @@ pub(crate) const CREDENTIAL_HEADERS: [&str; 6] = [
 pub(crate) struct PresentedCredentials<'a> {
     /// The values of the header `x-api-key`.
     pub x_api_key: Vec<&'a str>,
-    /// The tokens after `Bearer ` in the header `authorization`.
+    /// The tokens after `Bearer ` in the header `authorization`; a value with another scheme or none has an empty token.
     pub bearer: Vec<&'a str>,
+    /// Whether a value of the header `authorization` does not begin with the scheme `Bearer`.
+    pub lacks_bearer_scheme: bool,
     /// The values of the headers `x-goog-api-key` and `x-genai-api-key`, which are treated as one place.
     pub x_goog_api_key: Vec<&'a str>,
     /// The values of the query parameter `key`.
@@ -53,6 +55,8 @@ pub(crate) enum CredentialError {
     Missing,
     /// One of the places has two values.
     Ambiguous,
+    /// The only value is that of the header `authorization`, and does not begin with the scheme `Bearer`.
+    BearerSchemeMissing,
     /// No value is a key of this service: the prefix, the alphabet, the length or the checksum is wrong.
     Malformed,
 }
@@ -78,9 +82,18 @@ pub(crate) fn choose_key(
     if values.peek().is_none() {
         return Err(CredentialError::Missing);
     }
+    let has_other_place = match protocol {
+        Protocol::Messages => !offered.x_api_key.is_empty(),
+        Protocol::Responses => false,
+        Protocol::Gemini => true,
+    };
+    let error = match offered.lacks_bearer_scheme && !has_other_place {
+        true => CredentialError::BearerSchemeMissing,
+        false => CredentialError::Malformed,
+    };
     values
         .find_map(|text| ServiceKey::parse(prefix, text).ok())
-        .ok_or(CredentialError::Malformed)
+        .ok_or(error)
 }
 
 /// Whether a key is active or revoked.

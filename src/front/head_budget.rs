@@ -26,7 +26,7 @@ pub(crate) const SMALL_HEAD_BYTES: usize = 4096;
 /// 6.1) becomes an entry of a table.
 const DECODED_BYTES_PER_BYTE: u64 = 112;
 
-/// The budget for the unfinished heads of all connections. Clones share it.
+/// The memory budget for the unfinished request heads of all connections. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadBudget {
     limits: HeadsConfig,

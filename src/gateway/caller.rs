@@ -75,6 +75,7 @@ pub(crate) async fn identify(
     let presented = keys::choose_key(exchange.protocol, &offered, prefix).map_err(|error| match error {
         CredentialError::Missing => Refusal::CredentialMissing,
         CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
+        CredentialError::BearerSchemeMissing => Refusal::BearerSchemeMissing,
         CredentialError::Malformed => Refusal::KeyUnknown,
     })?;
     let now = clock::instant();

@@ -44,7 +44,7 @@ pub(crate) use crate::gateway::lines::turn::LineTimes;
 /// The capacity in bytes of the pipe between a line and Pingora.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// What all lines of a worker share.
+/// The resources that all lines of a worker share.
 pub(crate) struct LineHost {
     connector: LineConnector,
     refusals: Arc<LineRefusals>,
@@ -91,8 +91,6 @@ pub(crate) struct LineRequest {
     pub lane: u8,
     /// The maximum number of lines of the client's socket.
     pub lines_max: usize,
-    /// The time limit of the handshake.
-    pub timeout: Duration,
     pub times: LineTimes,
 }
 
@@ -309,7 +307,7 @@ impl SocketLines {
         let opened = self
             .host
             .connector
-            .open(&request.peer, &request.head, request.timeout)
+            .open(&request.peer, &request.head, request.times.open)
             .await;
         match opened {
             Ok(opened) => {

@@ -136,7 +136,7 @@ struct Socket {
     host: TurnHost,
 }
 
-/// What all sockets of a worker share.
+/// The resources that all sockets of a worker share.
 #[derive(Clone, Copy)]
 pub(crate) struct SocketHost<'h> {
     pub proxy: &'h Arc<HttpProxy<Gateway>>,

@@ -45,7 +45,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The offset behind the field that each piece of the answer reads.
+    /// The end offset of `next_look`, which is read for each piece of the answer.
     #[cfg(test)]
     pub(super) const NEXT_LOOK_END: usize = std::mem::offset_of!(Self, request_id);
 

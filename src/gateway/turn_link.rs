@@ -69,6 +69,15 @@ struct PendingConversation {
     lease: BodyReservation,
 }
 
+/// The WebSockets to providers that a request may use.
+#[derive(Debug, Default)]
+struct TurnLines {
+    /// Those of the request's socket; empty if there are none.
+    of_socket: OnceLock<Arc<SocketLines>>,
+    /// How far the current attempt has come on one of them; `None` if it does not use one.
+    progress: Mutex<Option<Arc<LineProgress>>>,
+}
+
 /// The link between a request and its socket.
 #[derive(Debug)]
 pub(crate) struct TurnLink {
@@ -77,10 +86,7 @@ pub(crate) struct TurnLink {
     gate: Arc<WriteGate>,
     /// The presence of the client; empty if the request ends with its client.
     presence: OnceLock<Arc<Presence>>,
-    /// The WebSockets to providers that belong to the socket; empty if there are none.
-    lines: OnceLock<Arc<SocketLines>>,
-    /// How far the current attempt has come on a WebSocket to the provider; `None` if it does not use one.
-    line_progress: Mutex<Option<Arc<LineProgress>>>,
+    lines: TurnLines,
     /// The message, or the refusal of a message that was not stored; `None` once the body has been read.
     message: Mutex<Option<Result<TurnMessage, Refusal>>>,
     /// The id of the response that the request continues from the socket's memory; `None` if it continues none.
@@ -104,8 +110,7 @@ impl TurnLink {
             conversations,
             gate: Arc::default(),
             presence: OnceLock::new(),
-            lines: OnceLock::new(),
-            line_progress: Mutex::new(None),
+            lines: TurnLines::default(),
             message: Mutex::new(Some(message)),
             parent: Mutex::new(None),
             conversation: Mutex::new(None),
@@ -133,22 +138,23 @@ impl TurnLink {
     /// Lets the request use the WebSockets to providers that belong to its socket.
     pub(crate) fn use_lines(&self, lines: &Arc<SocketLines>) {
         // A request belongs to one socket, so the cell is empty.
-        let _ = self.lines.set(Arc::clone(lines));
+        let _ = self.lines.of_socket.set(Arc::clone(lines));
     }
 
     /// The WebSockets to providers that belong to the request's socket; `None` if there are none.
     pub(crate) fn lines(&self) -> Option<&Arc<SocketLines>> {
-        self.lines.get()
+        self.lines.of_socket.get()
     }
 
     /// Sets how far the current attempt has come on a WebSocket to the provider; `None` if it does not use one.
     pub(crate) fn set_line_progress(&self, progress: Option<Arc<LineProgress>>) {
-        *self.line_progress.lock() = progress;
+        *self.lines.progress.lock() = progress;
     }
 
     /// Whether the current attempt uses a WebSocket on which the provider has not read the request.
     pub(crate) fn is_unread_on_line(&self) -> bool {
-        self.line_progress
+        self.lines
+            .progress
             .lock()
             .as_ref()
             .is_some_and(|progress| progress.is_unread())

@@ -312,7 +312,7 @@ fn restore_numbers(folder: &JournalFolder, contents: &mut JournalContents) -> io
     else {
         tracing::error!(
             file = %folder.path.join(NUMBERS).display(),
-            "cannot read the accounts' last step numbers from their damaged file: they are taken from the store and the segments",
+            "the file of the accounts' last step numbers is damaged: weir takes the numbers from the store and the segments",
         );
         return Ok(true);
     };

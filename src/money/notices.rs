@@ -307,7 +307,7 @@ fn id(account: &str, of: &NoticeId) -> String {
 
 /// Returns the JSON body of the request that sends a notice.
 fn body(account: &str, notice: &Notice) -> String {
-    let at = Timestamp::from_millisecond(notice.at_ms).map_or(Value::Null, |at| json!(at.to_string()));
+    let at = Timestamp::from_millisecond(notice.at_ms).map_or(Value::Null, |at| json!(format!("{at:.3}")));
     let (reached, limit) = (notice.reached.to_string(), notice.limit.to_string());
     let (kind, data) = match &notice.id {
         NoticeId::Quota {
@@ -429,7 +429,7 @@ mod message_tests {
         };
         assert_eq!(
             body("acme", &notice),
-            r#"{"type":"quota.reached","timestamp":"2026-11-21T12:00:00Z","data":{"account":"acme","key":"key_0000000000000001","percent":80,"period":"m202611","spent_usd":"4.10","quota_usd":"5.00"}}"#
+            r#"{"type":"quota.reached","timestamp":"2026-11-21T12:00:00.000Z","data":{"account":"acme","key":"key_0000000000000001","percent":80,"period":"m202611","spent_usd":"4.10","quota_usd":"5.00"}}"#
         );
         assert_eq!(id("acme", &of).len(), "msg_".len() + 2 * ID_BYTES);
         assert_eq!(id("acme", &of), id("acme", &of));

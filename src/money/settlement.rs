@@ -261,7 +261,7 @@ impl Settler {
         }
     }
 
-    /// Runs a closure that reads the disk on a separate thread, because it blocks.
+    /// Runs `work` on a thread for blocking calls, because it reads the disk.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Journal) -> Result<T, JournalError> + Send + 'static,

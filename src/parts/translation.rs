@@ -31,6 +31,10 @@ const MAKER: [&str; 3] = ["host", "model", "a"];
 const MODEL: &str = "gemini-3-pro-preview";
 /// The client's request, of which a Responses answer repeats members.
 const REPEATED_REQUEST: &str = r#"{"model":"big","input":"hi"}"#;
+/// The time at which an answer begins, in seconds since the Unix epoch.
+const CREATED_UNIX: i64 = 1_790_000_000;
+/// The time at which an answer ends, in seconds since the Unix epoch.
+const ENDED_UNIX: i64 = CREATED_UNIX + 9;
 /// The HTTP status of the in-band error for an answer that cannot be translated.
 const UNTRANSLATABLE_STATUS: u16 = 502;
 /// The HTTP status of the in-band error for an answer that ends too early.
@@ -122,7 +126,7 @@ impl ProtocolPair {
             },
             id: "7f".to_owned(),
             model: "big".to_owned(),
-            created_unix: 1_790_000_000,
+            created_unix: CREATED_UNIX,
             input_estimate: 25,
             shows_reasoning: true,
             maker: self.maker.clone(),
@@ -162,7 +166,7 @@ impl PairAnswer {
         match self.0.fault() {
             Some(fault) => self.0.fail(UNTRANSLATABLE_STATUS, &fault.to_string(), out),
             None if self.0.is_complete() => {
-                self.0.finish(usage, out);
+                self.0.finish(usage, ENDED_UNIX, out);
                 return true;
             }
             None => self.0.fail(INCOMPLETE_STATUS, Break::ProviderEnded.message(), out),

@@ -103,7 +103,7 @@ impl LogFiles {
     /// `runtime`.
     ///
     /// # Errors
-    /// The settings cannot be used. An unreachable or read-only bucket is no error here; it is noticed by the first request.
+    /// The settings cannot be used. An unreachable or read-only bucket does not cause an error here; the first request detects it.
     pub(crate) fn in_bucket(self, settings: &BucketSettings, runtime: Handle) -> Result<Self, BucketError> {
         let storage = BucketStorage::new(settings, self.workplace.folder(), runtime)?;
         Ok(Self {

@@ -248,7 +248,9 @@ where
     at.length_ms = at.length_ms.clamp(1, LENGTH_MAX_MS);
     loop {
         let end = end_ms(&at).min(ask.filter.until_ms);
-        let begin = end.saturating_sub(at.length_ms).max(ask.filter.since_ms);
+        // No row ends in the future, so a slice that does reaches as far back as one that ends now.
+        let past_end = end.min(clock::unix_millis());
+        let begin = past_end.saturating_sub(at.length_ms).max(ask.filter.since_ms);
         if begin >= end {
             return Ok(found);
         }

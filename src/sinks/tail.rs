@@ -272,8 +272,8 @@ impl LogTail {
         }
     }
 
-    /// Returns the rows that match a filter, of all that are on disk now and that the sink has not acknowledged. Waits until they
-    /// have been read, but not longer than `until`.
+    /// Returns the rows that match `filter`, are on disk now and have not been acknowledged by the sink. Waits until all rows that are on
+    /// disk now have been read, and fails if they have not been read at `until`.
     pub(super) async fn snapshot(&self, filter: &LogFilter, until: Instant) -> Result<LaneRows, TailBehind> {
         let of_lane = |reached, rows| LaneRows {
             node: self.node.clone(),

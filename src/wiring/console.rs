@@ -185,7 +185,7 @@ fn link_address(configured: Option<&String>, tls: bool, bound: &watch::Receiver<
     )
 }
 
-/// What the console displays about this process.
+/// The source of the data about this process that the console displays.
 struct NodeConsoleSource {
     live: Arc<CurrentConfig>,
     snapshots: Arc<Snapshots>,

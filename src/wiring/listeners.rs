@@ -68,7 +68,7 @@ pub(super) struct InheritedSocket {
     pub(super) socket: TcpListener,
 }
 
-/// The error of a listener whose address cannot be used, and what to do.
+/// Builds the error for a listener whose address cannot be used. Its message includes advice for the operator.
 fn unusable_address(listener: &RequestedListener, error: &std::io::Error) -> StartError {
     let advice = match error.kind() {
         ErrorKind::PermissionDenied => {

@@ -69,7 +69,7 @@ pub(crate) struct NodeParts {
     pub session_task: JoinHandle<()>,
     /// The sign-ins of agents. `None` if agents cannot sign in.
     pub sign_ins: Option<Arc<AgentSignIns>>,
-    /// What agents get that are signed in. `None` if agents cannot sign in.
+    /// The data for answers to signed-in agents. `None` if agents cannot sign in.
     agents: Option<SignedInAgents>,
     /// The cache of keys from the store.
     pub keys: Arc<KeyCache>,

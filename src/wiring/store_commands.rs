@@ -124,7 +124,7 @@ fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
         let _ = std::fs::remove_file(&partial);
     }
     let end = written?;
-    let text = format!("{} items written to {}", end.items, args.out.display());
+    let text = format!("{} written to {}", with_items(end.items), args.out.display());
     Ok((
         text,
         json!({ "out": args.out, "items": end.items, "sha256": end.sha256 }),
@@ -241,11 +241,19 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
              restore the backup into an empty Redis with `[log] former_home = \"store\"`, and run `weir log move` there"
         )
     };
-    let text = format!("{items} items from {} restored{more}", header.time);
+    let text = format!("{} from {} restored{more}", with_items(items), header.time);
     Ok((
         text,
         json!({ "items": items, "time": header.time, "rows_left_out": left_out }),
     ))
+}
+
+/// Formats a number of items, in singular or plural.
+fn with_items(items: u64) -> String {
+    match items {
+        1 => "1 item".to_owned(),
+        more => format!("{more} items"),
+    }
 }
 
 /// Returns whether rows of a backup are restored. They are only restored into a Redis that is the log backend, or was the

@@ -29,6 +29,23 @@ fn foreign() -> String {
 }
 
 #[test]
+fn a_key_without_its_scheme_is_refused_with_the_words_that_the_scheme_is_missing() {
+    let weir = Weir::start("http://127.0.0.1:9");
+    let key = weir.key().text;
+    for wire in [Wire::Messages, Wire::Responses] {
+        for value in [key.clone(), format!("Basic {key}")] {
+            let answer = weir.exchange(&with(wire, &[("authorization", value.as_str())]));
+            assert_unauthorized(wire, &answer);
+            assert!(answer.text().contains("`Bearer` is missing"), "{}", answer.text());
+            assert!(!answer.text().contains(&key), "{}", answer.text());
+        }
+    }
+    let answer = weir.exchange(&with(Wire::Gemini, &[("authorization", key.as_str())]));
+    assert_unauthorized(Wire::Gemini, &answer);
+    assert!(answer.text().contains("x-goog-api-key"), "{}", answer.text());
+}
+
+#[test]
 fn each_protocol_takes_its_header_and_its_fallback() {
     let provider = RecordingProvider::least();
     let weir = Weir::start(&provider.base_url());

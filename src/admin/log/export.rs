@@ -338,9 +338,9 @@ pub(super) fn write_row(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
         match cell(row) {
             Text(text) => write_text(&text, out),
             Number(number) => write!(out, "{number}")?,
-            // RFC 3339, or the number of milliseconds if the calendar does not have the time.
+            // RFC 3339 with milliseconds, or the number of milliseconds if the calendar does not have the time.
             Time(unix_ms) => match Timestamp::from_millisecond(unix_ms) {
-                Ok(time) => write!(out, "{time}")?,
+                Ok(time) => write!(out, "{time:.3}")?,
                 Err(_) => write!(out, "{unix_ms}")?,
             },
             Empty => {}
@@ -423,7 +423,7 @@ mod tests {
                 of("admitted_at"),
                 of("tags")
             ),
-            ("2026-11-01T00:00:00Z", "req_1", "7", "2026-10-31T23:59:59.995Z", "")
+            ("2026-11-01T00:00:00.000Z", "req_1", "7", "2026-10-31T23:59:59.995Z", "")
         );
         assert_eq!(
             (of("usage_source"), of("price_version"), of("ttft_ms")),

@@ -58,6 +58,10 @@ pub struct ExportArgs {
 }
 
 pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
+    if args.client.json {
+        let what = "--json has no meaning for an export: --format jsonl writes one JSON object per line";
+        return Err(AdminClientError::Usage(what.to_owned()));
+    }
     let Some(path) = &args.out else {
         return download(args, client, out).await;
     };

@@ -195,6 +195,12 @@ async fn an_update_of_nothing_is_a_mistake_before_anybody_is_asked() {
 }
 
 #[tokio::test]
+async fn an_export_has_the_form_that_format_names_and_refuses_json() {
+    let (refused, asked) = run(Vec::new(), "log export --format csv --json").await;
+    assert!(refused.unwrap_err().to_string().contains("--format jsonl") && asked.is_empty());
+}
+
+#[tokio::test]
 async fn an_export_replaces_a_file_only_when_told_and_names_the_one_it_fails_on() {
     let folder = TempDir::new().unwrap();
     let out = folder.path().join("log.jsonl");

@@ -239,8 +239,8 @@ fn filters(filter: &[(&str, &str)]) -> Markup {
 /// The maximum number of alerts of Prometheus that are listed.
 const ALERTS_MAX: usize = 50;
 
-/// What the first section of the overview page is rendered from: problems of this node, of providers and of accounts, and the
-/// alerts of Prometheus.
+/// The data from which the first section of the overview page is rendered: problems of this node, of providers and of accounts,
+/// and the alerts of Prometheus.
 pub(super) struct AttentionSection<'a> {
     /// Problems of this node, each as a sentence.
     pub(super) troubles: Vec<String>,

@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// What the owner's page is rendered from.
+/// The data from which the owner's page is rendered.
 #[derive(Debug)]
 pub(super) struct PortalFacts {
     /// The owner's key.

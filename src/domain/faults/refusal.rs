@@ -36,12 +36,18 @@ pub(crate) enum Refusal {
     },
     /// The client requested a WebSocket that cannot be opened, so it has to use POST (docs/interface.md, WebSocket).
     UpgradeUnavailable,
+    /// The request is the handshake of a WebSocket without its header `upgrade`, which a proxy has removed. It is answered like
+    /// [`Refusal::UpgradeUnavailable`], because agents continue with POST only after that answer.
+    UpgradeRemoved,
     /// The path is that of chat completions, which weir does not offer.
     ChatCompletionsRemoved,
     /// The request has no credential.
     CredentialMissing,
     /// One place of the request has two credentials, such as a header that was sent twice.
     CredentialAmbiguous,
+    /// The request's only credential is the header `authorization`, whose value does not begin with `Bearer `. It has the label
+    /// and code of [`Refusal::KeyUnknown`].
+    BearerSchemeMissing,
     /// The key does not exist, or does not have the format of this service's keys.
     KeyUnknown,
     /// The key is not cached, and weir did not look it up in the store. The client's address, or all addresses together, have
@@ -99,7 +105,7 @@ pub(crate) enum Refusal {
     ModelPathInvalid,
     /// The body is not valid in the protocol.
     BodyInvalid {
-        /// What is wrong with the body, in words for the client.
+        /// A description of the fault in the body, for the client.
         reason: String,
     },
     /// The body has a content coding that weir does not decode.
@@ -149,7 +155,7 @@ pub(crate) enum Refusal {
     },
     /// The query is not valid.
     QueryInvalid {
-        /// What is wrong with the query, in words for the client.
+        /// A description of the fault in the query, for the client.
         reason: String,
     },
     /// The request asks for an answer that ends before its usage is known, or does not report its usage.
@@ -231,6 +237,7 @@ impl Refusal {
             Self::StateUnknown { kind, .. } if *kind == StateKind::Response => 400,
             Self::CredentialMissing
             | Self::CredentialAmbiguous
+            | Self::BearerSchemeMissing
             | Self::KeyUnknown
             | Self::KeyRevoked
             | Self::KeyReplaced
@@ -247,7 +254,7 @@ impl Refusal {
             Self::LengthRequired => 411,
             Self::BodyTooLarge { .. } | Self::BodyTooLargeDecoded { .. } => 413,
             Self::ExpectationUnknown => 417,
-            Self::UpgradeUnavailable => 426,
+            Self::UpgradeUnavailable | Self::UpgradeRemoved => 426,
             Self::CountTokensBusy { .. }
             | Self::KeyNotLookedUp { .. }
             | Self::OwnUsageLimited { .. }
@@ -275,11 +282,11 @@ impl Refusal {
         match self {
             Self::UnknownPath => "unknown_path",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
-            Self::UpgradeUnavailable => "upgrade_unavailable",
+            Self::UpgradeUnavailable | Self::UpgradeRemoved => "upgrade_unavailable",
             Self::ChatCompletionsRemoved => "chat_completions_removed",
             Self::CredentialMissing => "credential_missing",
             Self::CredentialAmbiguous => "credential_ambiguous",
-            Self::KeyUnknown => "key_unknown",
+            Self::KeyUnknown | Self::BearerSchemeMissing => "key_unknown",
             Self::KeyNotLookedUp { .. } => "key_not_looked_up",
             Self::OwnUsageLimited { .. } => "own_usage_limited",
             Self::KeyRevoked => "key_revoked",

@@ -283,6 +283,7 @@ fn the_preferred_places_key_wins_over_a_second_valid_one() {
                 bearer: o(),
                 x_goog_api_key: o(),
                 query_key: o(),
+                lacks_bearer_scheme: false,
             },
         ),
         (
@@ -292,6 +293,7 @@ fn the_preferred_places_key_wins_over_a_second_valid_one() {
                 x_api_key: o(),
                 x_goog_api_key: o(),
                 query_key: o(),
+                lacks_bearer_scheme: false,
             },
         ),
         (
@@ -301,6 +303,7 @@ fn the_preferred_places_key_wins_over_a_second_valid_one() {
                 query_key: o(),
                 x_api_key: o(),
                 bearer: o(),
+                lacks_bearer_scheme: false,
             },
         ),
     ];
@@ -375,6 +378,41 @@ fn a_bearer_beside_googles_header_is_ignored() {
         ..PresentedCredentials::default()
     };
     assert_eq!(taken(Protocol::Gemini, &offered).as_deref(), Ok(key.as_str()));
+}
+
+#[test]
+fn a_missing_scheme_is_said_where_the_header_authorization_is_the_only_place() {
+    let (key, _) = two_keys();
+    let offered = |x_api_key: Vec<&'static str>| PresentedCredentials {
+        x_api_key,
+        bearer: vec![""],
+        lacks_bearer_scheme: true,
+        ..PresentedCredentials::default()
+    };
+    for (protocol, x_api_key, error) in [
+        (Protocol::Messages, vec![], CredentialError::BearerSchemeMissing),
+        (Protocol::Messages, vec!["cut-off"], CredentialError::Malformed),
+        (Protocol::Responses, vec![], CredentialError::BearerSchemeMissing),
+        (
+            Protocol::Responses,
+            vec!["cut-off"],
+            CredentialError::BearerSchemeMissing,
+        ),
+        (Protocol::Gemini, vec![], CredentialError::Missing),
+    ] {
+        let offered = offered(x_api_key);
+        assert_eq!(taken(protocol, &offered), Err(error), "{protocol:?} {offered:?}");
+    }
+    let beside = PresentedCredentials {
+        x_api_key: vec![&key],
+        ..offered(Vec::new())
+    };
+    assert_eq!(taken(Protocol::Messages, &beside).as_deref(), Ok(key.as_str()));
+    let login = PresentedCredentials {
+        x_goog_api_key: vec!["cut-off"],
+        ..offered(Vec::new())
+    };
+    assert_eq!(taken(Protocol::Gemini, &login), Err(CredentialError::Malformed));
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(crate) const WAITING_BYTES_MAX: usize = 1024 * 1024;
 /// The maximum length of text that a writer keeps because the client's protocol repeats it at the end, in bytes.
 pub(crate) const REPEATED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What an event counts for in addition to its texts, in bytes.
+/// The size of an event without its texts, in bytes, for the memory limits.
 const EVENT_BYTES: usize = 64;
 
 /// A typed event of an answer. Blocks have no end: a writer closes an open block when another begins, so blocks never overlap.
@@ -110,7 +110,7 @@ impl AnswerEvent<'_> {
         }
     }
 
-    /// The bytes of its texts, at least; an event that can lack them counts for itself, too.
+    /// The size for the memory limits, in bytes: the length of its texts, and [`EVENT_BYTES`] if an event of this kind can lack texts.
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
             Self::Text(text) | Self::Thought(text) | Self::Refusal(text) | Self::Failed { message: text, .. } => {
@@ -181,7 +181,7 @@ impl AnswerLosses {
     pub(crate) const CALL: &'static str = "call";
     /// A source that the client's protocol cannot name.
     pub(crate) const CITATION: &'static str = "citation";
-    /// Visible reasoning behind the last text.
+    /// Visible reasoning after the last text.
     pub(crate) const REASONING: &'static str = "reasoning";
     /// The opaque state of reasoning.
     pub(crate) const REASONING_STATE: &'static str = "reasoning_state";

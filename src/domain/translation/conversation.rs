@@ -36,7 +36,7 @@ pub(crate) enum TurnRole {
     User,
     /// The model.
     Assistant,
-    /// The system or developer, behind the first turn. Only texts.
+    /// The system or developer, after the first turn. Has only texts.
     System,
 }
 
@@ -142,7 +142,8 @@ pub(crate) struct ToolCall<'a> {
 }
 
 impl ToolCall<'_> {
-    /// The arguments as the JSON text of an object: `{}` for no text, and text that is no object as its member `input`. The second
+    /// The arguments as the JSON text of an object: `{}` if they are empty, and `{"input": …}` around text that is not an object. The
+    /// second
     /// value is whether the text had to be wrapped.
     pub(crate) fn object_arguments(&self) -> (Cow<'_, str>, bool) {
         let text = self.arguments.trim();

@@ -62,7 +62,7 @@ impl LossVerdict {
 /// One member that was not carried over as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TranslationLoss {
-    /// What became of it.
+    /// Whether the member was adapted, dropped or unknown.
     pub(crate) verdict: LossVerdict,
     /// Its path in the client's body, for example `tools[9].strict`; never its value.
     pub(crate) path: String,

@@ -284,7 +284,7 @@ pub(crate) fn missing(object: &MemberReader<'_>, name: &str) -> Untranslatable {
     Untranslatable::new(object.path_of(name), "is missing")
 }
 
-/// The members of the object that is this JSON text, in their order; `None` if it is no object.
+/// The members of the object in this JSON text, in their order; `None` if the text is not an object.
 pub(crate) fn raw_members(text: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
     let RawMembers(members) = serde_json::from_str(text).ok()?;
     Some(members)

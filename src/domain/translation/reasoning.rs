@@ -151,7 +151,7 @@ pub(crate) fn wrap_summary(summary: &str, maker: &ReasoningMaker) -> Option<Stri
     carrier(maker, SUMMARY_KIND, &serde_json::to_vec(summary).ok()?)
 }
 
-/// Reads the summary of a conversation in a client's opaque field, whoever its maker is; `None` if weir has not wrapped it.
+/// Reads the summary of a conversation from a client's opaque field, for any maker; `None` if weir has not wrapped it.
 pub(crate) fn unwrap_summary(field: &str) -> Option<String> {
     if field.len() > CARRIER_BYTES_MAX {
         return None;

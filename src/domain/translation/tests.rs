@@ -100,7 +100,7 @@ fn client_bytes<'p>(
     let (fault, is_complete) = (translator.fault(), translator.is_complete());
     match fault {
         Some(fault) => translator.fail(502, &fault.to_string(), &mut text),
-        None if is_complete => translator.finish(usage, &mut text),
+        None if is_complete => translator.finish(usage, 1_790_000_009, &mut text),
         None => translator.fail(503, Break::ProviderEnded.message(), &mut text),
     }
     ClientBytes {

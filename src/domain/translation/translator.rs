@@ -253,9 +253,10 @@ impl AnswerTranslator {
         self.events.is_complete
     }
 
-    /// Writes the last bytes of a complete answer, with the usage that is billed.
-    pub(crate) fn finish(&mut self, usage: &Usage, out: &mut String) {
-        self.events.writer.finish(usage, out);
+    /// Writes the last bytes of a complete answer, with the usage that is billed. `ended_unix` is the time of the answer's end,
+    /// in seconds since the Unix epoch.
+    pub(crate) fn finish(&mut self, usage: &Usage, ended_unix: i64, out: &mut String) {
+        self.events.writer.finish(usage, ended_unix, out);
     }
 
     /// Writes the last bytes of a stream that has failed, with the error that corresponds to this HTTP status. Writes nothing for a

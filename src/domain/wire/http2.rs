@@ -31,9 +31,9 @@ pub(crate) struct Http2HeadTracker {
 /// The number of bytes received of a head that is not complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnfinishedHead {
-    /// The bytes of an incomplete frame, which is not decoded yet.
+    /// The number of received bytes of an incomplete frame, which is not decoded yet.
     pub frame: usize,
-    /// The bytes of the head's complete frames, which are already decoded.
+    /// The number of bytes in the head's complete frames, which are already decoded.
     pub block: usize,
 }
 

@@ -64,6 +64,17 @@ pub(super) enum LineEvent {
     Ended,
 }
 
+/// The state of the bytes that were written to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineWriteState {
+    /// All of them have been passed to the system.
+    Flushed,
+    /// The connection may still have some of them.
+    Unflushed,
+    /// A write has failed. Nothing more is written, but what the provider has sent is still read.
+    Broken,
+}
+
 /// The connection of a WebSocket to a provider.
 pub(super) struct LineStream {
     connection: Stream,
@@ -79,14 +90,12 @@ pub(super) struct LineStream {
     pong: Option<Bytes>,
     /// Pings and a close frame of weir's own.
     controls: BytesMut,
-    needs_flush: bool,
-    /// Whether a write has failed. Nothing more is written, but what the provider has sent is still read.
-    is_write_broken: bool,
+    written: LineWriteState,
     has_received: bool,
 }
 
 impl LineStream {
-    /// Takes over a connection whose handshake has been accepted. `ahead` is what was read behind the answer to the handshake.
+    /// Takes over a connection whose handshake has been accepted. `ahead` has the bytes that were read after the answer to the handshake.
     pub(super) fn new(connection: Stream, ahead: BytesMut) -> Self {
         let limits = FrameLimits {
             message_bytes_max: EVENT_BYTES_MAX as u64,
@@ -101,8 +110,7 @@ impl LineStream {
             request: None,
             pong: None,
             controls: BytesMut::new(),
-            needs_flush: false,
-            is_write_broken: false,
+            written: LineWriteState::Flushed,
             has_received: false,
         }
     }
@@ -114,7 +122,7 @@ impl LineStream {
 
     /// Whether a part of what is to be sent has not been passed to the connection, or could not be.
     pub(super) fn is_sending(&self) -> bool {
-        self.request.is_some() || !self.outbound.is_empty() || self.is_write_broken
+        self.request.is_some() || !self.outbound.is_empty() || self.written == LineWriteState::Broken
     }
 
     /// Adds a ping to what is written.
@@ -135,7 +143,7 @@ impl LineStream {
     /// Writes what waits, and returns the next event.
     pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<LineEvent> {
         loop {
-            // What cannot be written now is written at the next call, for which the connection wakes the task.
+            // Bytes that cannot be written now are written at the next call: the connection wakes the task when it accepts more.
             let _ = self.poll_write(cx);
             match self.decoder.next_event(&mut self.inbound) {
                 Ok(Some(event)) => {
@@ -185,11 +193,11 @@ impl LineStream {
 
     /// Writes what waits. Ready once all of it has been passed to the system, or nothing more can be written.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.is_write_broken {
+        if self.written == LineWriteState::Broken {
             return Poll::Ready(());
         }
         if ready!(self.poll_write_frames(cx)).is_err() {
-            self.is_write_broken = true;
+            self.written = LineWriteState::Broken;
             self.outbound = BytesMut::new();
             self.request = None;
         }
@@ -208,13 +216,13 @@ impl LineStream {
                 0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
                 count => {
                     self.outbound.advance(count);
-                    self.needs_flush = true;
+                    self.written = LineWriteState::Unflushed;
                 }
             }
         }
-        if self.needs_flush {
+        if self.written == LineWriteState::Unflushed {
             ready!(Pin::new(&mut self.connection).poll_flush(cx))?;
-            self.needs_flush = false;
+            self.written = LineWriteState::Flushed;
         }
         Poll::Ready(Ok(()))
     }
@@ -249,7 +257,7 @@ impl LineStream {
     }
 }
 
-/// Returns the mask of a frame. It must not be predictable for whoever chooses the payload (RFC 6455 section 5.3).
+/// Returns the mask of a frame. The author of the payload must not be able to predict it (RFC 6455 section 5.3).
 fn new_mask() -> [u8; 4] {
     rand::rng().random()
 }
@@ -263,7 +271,7 @@ const HEAD_END: &[u8] = b"\r\n\r\n";
 /// An open WebSocket.
 pub(super) struct OpenedLine {
     pub connection: Stream,
-    /// What was read behind the answer to the handshake.
+    /// The bytes that were read after the answer to the handshake.
     pub ahead: BytesMut,
     /// The handle of the connection, which the time limits of attempts shut down.
     pub handle: Arc<SocketHandle>,

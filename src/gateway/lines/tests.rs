@@ -1,5 +1,7 @@
 //! Which line a request gets.
 
+use std::time::Duration;
+
 use super::*;
 
 /// A line to a place, and its task's end.
@@ -30,8 +32,8 @@ fn request(head: &'static str, lane: u8) -> LineRequest {
         body_bytes: 2,
         lane,
         lines_max: 2,
-        timeout: Duration::from_secs(1),
         times: LineTimes {
+            open: Duration::from_secs(1),
             idle: Duration::from_secs(1),
             ping: Duration::from_secs(1),
         },

@@ -216,7 +216,7 @@ impl CarriedTurn {
                 return Poll::Pending;
             }
             if self.out.len() >= WAITING_BYTES_MAX {
-                // What cannot be written now is written when Pingora has read more of the answer.
+                // Bytes that cannot be written now are written after Pingora has read more of the answer.
                 let _ = stream.poll_write(cx);
                 return Poll::Pending;
             }
@@ -357,6 +357,8 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// The times of a WebSocket to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LineTimes {
+    /// The time limit of the handshake.
+    pub open: Duration,
     /// The time without a request after which the WebSocket is closed.
     pub idle: Duration,
     /// The time between two pings while no request runs. A provider that sends nothing in this time is disconnected.

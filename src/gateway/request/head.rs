@@ -110,11 +110,15 @@ pub(crate) fn target(head: &RequestHeader) -> Result<RequestTarget, Refusal> {
         text.split(',')
             .any(|name| name.trim().eq_ignore_ascii_case("websocket"))
     };
-    if head.method == Method::GET
-        && head.uri.path() == "/v1/responses"
-        && head.headers.get_all(header::UPGRADE).iter().any(is_websocket)
-    {
-        return Ok(RequestTarget::Socket);
+    if head.method == Method::GET && head.uri.path() == "/v1/responses" {
+        let has = |name: &HeaderName| head.headers.contains_key(name);
+        if head.headers.get_all(header::UPGRADE).iter().any(is_websocket) {
+            return Ok(RequestTarget::Socket);
+        }
+        // A client sends these only together with `upgrade`, so a proxy has removed that header.
+        if !has(&header::UPGRADE) && (has(&header::SEC_WEBSOCKET_KEY) || has(&header::SEC_WEBSOCKET_VERSION)) {
+            return Err(Refusal::UpgradeRemoved);
+        }
     }
     operation::read_target(head.method.as_str(), head.uri.path()).map_err(|error| match error {
         RequestTargetError::UnknownPath => Refusal::UnknownPath,
@@ -148,12 +152,11 @@ pub(crate) fn presented_keys<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -
     let headers = &head.headers;
     let mut x_goog_api_key = texts(headers, &X_GOOG_API_KEY);
     x_goog_api_key.extend(texts(headers, &X_GENAI_API_KEY));
+    let authorization = texts(headers, &header::AUTHORIZATION);
     PresentedCredentials {
         x_api_key: texts(headers, &X_API_KEY),
-        bearer: texts(headers, &header::AUTHORIZATION)
-            .into_iter()
-            .map(bearer_text)
-            .collect(),
+        lacks_bearer_scheme: authorization.iter().any(|value| lacks_bearer_scheme(value)),
+        bearer: authorization.into_iter().map(bearer_text).collect(),
         x_goog_api_key,
         query_key: keys.0.iter().map(String::as_str).collect(),
     }
@@ -239,6 +242,12 @@ fn bearer_text(value: &str) -> &str {
     }
 }
 
+/// Whether a value of the header `authorization` begins with another word than `Bearer`. False for a value without text.
+fn lacks_bearer_scheme(value: &str) -> bool {
+    let scheme = value.split_whitespace().next();
+    scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case("bearer"))
+}
+
 /// The address of the connection's peer; 0.0.0.0 if unknown.
 pub(crate) fn peer_address(session: &Session) -> IpAddr {
     let peer = session.client_addr().and_then(|address| address.as_inet());
@@ -295,6 +304,61 @@ pub(crate) fn read_tags(head: &RequestHeader, config: &GatewayConfig) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn head_with(method: &str, path: &[u8], fields: &[(&'static str, &str)]) -> RequestHeader {
+        let mut head = RequestHeader::build(method, path, None).expect("a head");
+        for (name, value) in fields {
+            head.append_header(*name, *value).expect("a field");
+        }
+        head
+    }
+
+    #[test]
+    fn a_handshake_whose_upgrade_a_proxy_has_removed_is_told_from_a_wrong_method() {
+        let key = ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+        let version = ("sec-websocket-version", "13");
+        let upgrade = ("upgrade", "websocket");
+        let not_allowed = Err(Refusal::MethodNotAllowed { allow: "POST" });
+        let path = b"/v1/responses".as_slice();
+        for (method, path, fields, expected) in [
+            ("GET", path, vec![key, version, upgrade], Ok(RequestTarget::Socket)),
+            ("GET", path, vec![key, version], Err(Refusal::UpgradeRemoved)),
+            ("GET", path, vec![key], Err(Refusal::UpgradeRemoved)),
+            ("GET", path, vec![version], Err(Refusal::UpgradeRemoved)),
+            ("GET", path, vec![key, ("upgrade", "h2c")], not_allowed.clone()),
+            ("GET", path, vec![], not_allowed.clone()),
+            ("PUT", path, vec![key, version], not_allowed.clone()),
+            ("GET", b"/v1/messages".as_slice(), vec![key, version], not_allowed),
+        ] {
+            assert_eq!(
+                target(&head_with(method, path, &fields)),
+                expected,
+                "{method} {fields:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_of_authorization_without_bearer_is_seen() {
+        for (value, lacks, token) in [
+            ("Bearer key", false, "key"),
+            ("bearer  key", false, "key"),
+            ("Bearer", false, ""),
+            ("", false, ""),
+            ("key", true, ""),
+            ("Basic eDp5", true, ""),
+            ("Bearerkey", true, ""),
+        ] {
+            let head = head_with("POST", b"/v1/responses", &[("authorization", value)]);
+            let keys = QueryKeys::default();
+            let presented = presented_keys(&head, &keys);
+            assert_eq!(
+                (presented.lacks_bearer_scheme, presented.bearer),
+                (lacks, vec![token]),
+                "{value}"
+            );
+        }
+    }
 
     #[test]
     fn how_names_are_spelled_is_forgotten_and_nothing_else() {

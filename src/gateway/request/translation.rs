@@ -314,7 +314,7 @@ impl AnswerTranslation {
                 && self.translator.is_complete()
             {
                 self.end = TranslationEnd::Written;
-                self.translator.finish(&usage, &mut out);
+                self.translator.finish(&usage, clock::unix_seconds(), &mut out);
             }
         }
         *piece = (!out.is_empty()).then(|| out.into());
@@ -344,7 +344,7 @@ impl AnswerTranslation {
                 return None;
             }
             self.end = TranslationEnd::Written;
-            self.translator.finish(usage, &mut out);
+            self.translator.finish(usage, clock::unix_seconds(), &mut out);
         }
         Some(out.into_bytes())
     }

@@ -88,7 +88,7 @@ pub(super) fn turn(
     (post, connection): (&HttpPeer, ConnectionChoice),
 ) -> Option<SocketTurn> {
     let link = turn_link(session)?;
-    // What an earlier attempt has left.
+    // Clears the progress of an earlier attempt.
     link.set_line_progress(None);
     if connection != ConnectionChoice::Any {
         return None;
@@ -120,8 +120,8 @@ pub(super) fn turn(
         body_bytes: body.len(),
         lane: link.lane(),
         lines_max,
-        timeout: endpoint.provider.timeouts.connect.unwrap_or(config.upstream.connect),
         times: LineTimes {
+            open: endpoint.provider.timeouts.connect.unwrap_or(config.upstream.connect),
             idle: config.sockets.provider_idle,
             ping: config.sockets.ping,
         },

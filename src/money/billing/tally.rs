@@ -21,7 +21,7 @@ use crate::{
 
 /// Maximum number of charges that are stored separately. Further ones are added to the last.
 pub(super) const CHARGES_MAX: usize = 16;
-/// The minimum wait for a rate limit, in milliseconds, for which this node predicts a denial.
+/// This node predicts a denial by a rate limit only if the wait is longer than this, in milliseconds.
 const PREDICTED_WAIT_MS_MIN: u64 = 250;
 
 /// The counts of one key or account.

@@ -259,7 +259,7 @@ pub(super) fn encode(held: &KeyView) -> Result<Vec<u8>, redb::Error> {
 }
 
 pub(super) fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<KeyView, String> {
-    let fault = |what: &str| format!("the record of {id} {what}");
+    let fault = |what: &str| format!("the record of key {id} {what}");
     let stored: StoredKey = serde_json::from_slice(stored).map_err(|_| fault("is not a key record"))?;
     let digest = KeyDigest::from_hex(&stored.digest).ok_or_else(|| fault("has no digest"))?;
     if stored.record.id.as_str() != id {

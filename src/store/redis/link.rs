@@ -362,7 +362,7 @@ impl Link {
     }
 }
 
-/// What an error means for the call.
+/// The meaning of a Redis error for the call that returned it.
 #[derive(Debug, PartialEq, Eq)]
 enum RedisErrorMeaning {
     /// The call did not run: the server with this address owns the hash slot permanently.

@@ -2,7 +2,7 @@
 
 use super::{declared::SocketMetrics, kinds::Counter};
 
-/// What ended a WebSocket.
+/// The cause of the end of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SocketEnd {
     /// The client closed it, or its connection broke.
@@ -49,7 +49,7 @@ impl SocketEnd {
     }
 }
 
-/// What ended a WebSocket to a provider.
+/// The cause of the end of a WebSocket to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineEnd {
     /// The client's socket ended.

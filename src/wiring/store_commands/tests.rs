@@ -204,9 +204,14 @@ fn a_restore_tells_how_many_rows_it_left_out_and_what_to_do() {
     };
     let (text, value) = restore(&args).map_err(|error| error.to_string()).unwrap();
     assert_eq!((&value["items"], &value["rows_left_out"]), (&json!(1), &json!(3)));
-    for said in ["1 items from ", "; 3 rows of the log were left out", "`weir log move`"] {
+    for said in ["1 item from ", "; 3 rows of the log were left out", "`weir log move`"] {
         assert!(text.contains(said), "{text}");
     }
+}
+
+#[test]
+fn one_item_is_no_plural() {
+    assert_eq!([0, 1, 2].map(with_items), ["0 items", "1 item", "2 items"]);
 }
 
 #[test]

@@ -118,6 +118,23 @@ fn a_handshake_is_answered_with_426_wherever_a_post_is_served() {
     assert_post_instead(&few, &key, &handshake(&key));
 }
 
+/// Codex tries seven times after a 405.
+#[test]
+fn a_handshake_whose_upgrade_a_proxy_has_removed_is_answered_with_426_and_names_the_proxy() {
+    let provider = provider(&Steps::default());
+    let weir = Weir::start(&provider.base_url());
+    let key = weir.key().text;
+    let cut = without_field(&without_field(&handshake(&key), "upgrade"), "connection");
+    assert_post_instead(&weir, &key, &cut);
+    let answer = refusal(&weir, &cut);
+    assert!(
+        answer.text().contains("a proxy removed the upgrade header"),
+        "{}",
+        answer.text()
+    );
+    assert_eq!(answer.header("sec-websocket-version"), Some("13"));
+}
+
 #[test]
 fn a_key_has_so_many_sockets_at_one_time_and_another_key_is_not_concerned() {
     let provider = provider(&Steps::default());
@@ -204,7 +221,8 @@ fn only_responses_are_served_over_sockets() {
     let mut elsewhere = handshake(&key);
     elsewhere.target = "/v1/messages".to_owned();
     assert_eq!(refusal(&weir, &elsewhere).status, 405);
-    let plain = without_field(&handshake(&key), "upgrade");
+    let mut plain = without_field(&handshake(&key), "upgrade");
+    plain.headers.retain(|(name, _)| !name.starts_with("sec-websocket-"));
     assert_refusal(Wire::Responses, &refusal(&weir, &plain), 405, "method_not_allowed");
     let mut post = handshake(&key);
     post.method = "POST".to_owned();

@@ -177,8 +177,10 @@ impl LimitRefusal {
                 }
             ),
             Self::Concurrency { scope, limit } => format!(
-                "{} has reached its limit of {limit} concurrent requests. Try again when one of them has ended.",
-                scope_subject(*scope)
+                "{} has reached its limit of {}. Try again when {} has ended.",
+                scope_subject(*scope),
+                with_noun(*limit, "concurrent request"),
+                if *limit == 1 { "it" } else { "one of them" }
             ),
             Self::Rate {
                 scope,
@@ -187,11 +189,11 @@ impl LimitRefusal {
                 retry_after_seconds,
                 ..
             } => format!(
-                "{} has reached its limit of {limit} {} per minute. Please try again in {retry_after_seconds}s.",
+                "{} has reached its limit of {} per minute. Please try again in {retry_after_seconds}s.",
                 scope_subject(*scope),
                 match counted {
-                    RateKind::Requests => "requests",
-                    RateKind::Tokens => "tokens",
+                    RateKind::Requests => with_noun(*limit, "request"),
+                    RateKind::Tokens => with_noun(*limit, "token"),
                 }
             ),
             Self::Balance | Self::Suspended | Self::NoAccount | Self::Quota { .. } => String::new(),
@@ -304,6 +306,12 @@ fn rate_headers(protocol: Protocol, counted: RateKind) -> Option<[&'static str; 
         ]),
         (Protocol::Gemini, _) => None,
     }
+}
+
+/// Formats a number with its noun, in singular or plural.
+fn with_noun(number: u64, noun: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{s}")
 }
 
 fn scope_subject(scope: LimitScope) -> &'static str {

@@ -59,7 +59,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     if *refusal == Refusal::HeadInvalid(HeadFault::Method) {
         headers.push(("allow", "GET, HEAD, POST, OPTIONS".to_owned()));
     }
-    if *refusal == Refusal::UpgradeUnavailable {
+    if let Refusal::UpgradeUnavailable | Refusal::UpgradeRemoved = refusal {
         // RFC 9110 section 15.5.22 requires this header with the protocol to use instead.
         headers.push(("upgrade", "HTTP/1.1".to_owned()));
         // RFC 6455 section 4.2.2: the version of WebSocket that a client may try instead of its own.
@@ -123,6 +123,7 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
     let code = match refusal {
         Refusal::CredentialMissing
         | Refusal::CredentialAmbiguous
+        | Refusal::BearerSchemeMissing
         | Refusal::KeyUnknown
         | Refusal::KeyRevoked
         | Refusal::KeyReplaced
@@ -207,6 +208,7 @@ fn message(refusal: &Refusal) -> String {
             .to_owned(),
         Refusal::CredentialMissing
         | Refusal::CredentialAmbiguous
+        | Refusal::BearerSchemeMissing
         | Refusal::KeyUnknown
         | Refusal::KeyNotLookedUp { .. }
         | Refusal::KeyRevoked
@@ -228,7 +230,8 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::BodyTimeout
         | Refusal::LengthRequired
         | Refusal::ExpectationUnknown
-        | Refusal::UpgradeUnavailable => transfer_message(refusal).to_owned(),
+        | Refusal::UpgradeUnavailable
+        | Refusal::UpgradeRemoved => transfer_message(refusal).to_owned(),
         Refusal::TooManyRunning => "The service has no room for another running request now. Try again shortly.".to_owned(),
         Refusal::BodyTooLarge { .. }
         | Refusal::BodyInvalid { .. }
@@ -273,6 +276,10 @@ fn message(refusal: &Refusal) -> String {
 fn transfer_message(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::UpgradeUnavailable => "No WebSocket can be opened here now. Send POST /v1/responses over HTTP.",
+        Refusal::UpgradeRemoved => {
+            "No WebSocket can be opened, because a proxy removed the upgrade header of the handshake. Send POST /v1/responses \
+             over HTTP, or have the proxy pass the headers `upgrade` and `connection`."
+        }
         Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.",
         Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.",
         Refusal::ExpectationUnknown => {
@@ -321,6 +328,11 @@ fn key_message(refusal: &Refusal) -> String {
             .to_owned(),
         Refusal::CredentialAmbiguous => {
             "The request has more than one API key in the same place. Send one key in one header.".to_owned()
+        }
+        Refusal::BearerSchemeMissing => {
+            "The header `authorization` has no API key, because its scheme `Bearer` is missing. Send \
+            `Authorization: Bearer KEY`."
+                .to_owned()
         }
         Refusal::KeyUnknown => {
             "The API key is not valid. Check that it was copied completely, or create a new one.".to_owned()

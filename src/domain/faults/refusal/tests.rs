@@ -179,6 +179,23 @@ fn check(cases: &[(Refusal, u16, &str, &str, &str)]) {
 }
 
 #[test]
+fn two_refusals_have_the_type_and_code_of_another_and_words_of_their_own() {
+    for (special, usual, words) in [
+        (Refusal::UpgradeRemoved, Refusal::UpgradeUnavailable, "proxy"),
+        (Refusal::BearerSchemeMissing, Refusal::KeyUnknown, "`Bearer` is missing"),
+    ] {
+        assert_eq!(special.reason(), usual.reason());
+        for protocol in PROTOCOLS {
+            let [mut special, mut usual] = [&special, &usual].map(|refusal| body(refusal, protocol));
+            let message = std::mem::take(&mut special["error"]["message"]);
+            assert!(message.as_str().unwrap().contains(words), "{message}");
+            usual["error"]["message"] = Value::Null;
+            assert_eq!(special, usual);
+        }
+    }
+}
+
+#[test]
 fn an_unknown_model_is_named_with_what_to_do_next() {
     assert_eq!(
         body(&Refusal::Internal, Protocol::Responses)["error"]["type"],
@@ -245,8 +262,11 @@ fn headers_tell_clients_when_to_come_back() {
         let gemini = body(&refusal, Protocol::Gemini);
         assert_eq!(gemini["error"]["details"][0]["retryDelay"], format!("{seconds}s"));
     }
-    let reply = Refusal::UpgradeUnavailable.reply(Protocol::Responses, "req_1");
-    assert_eq!(header(&reply, "upgrade").as_deref(), Some("HTTP/1.1"));
+    for refusal in [Refusal::UpgradeUnavailable, Refusal::UpgradeRemoved] {
+        let reply = refusal.reply(Protocol::Responses, "req_1");
+        assert_eq!(header(&reply, "upgrade").as_deref(), Some("HTTP/1.1"));
+        assert_eq!(header(&reply, "sec-websocket-version").as_deref(), Some("13"));
+    }
     let reply = Refusal::MethodNotAllowed { allow: "GET" }.reply(Protocol::Gemini, "req_1");
     assert_eq!(header(&reply, "allow").as_deref(), Some("GET"));
 }
@@ -288,8 +308,9 @@ fn limits_of_this_service_are_told_as_clients_know_them() {
 #[test]
 fn reasons_are_snake_case_and_differ() {
     let reasons: HashSet<&str> = all().iter().map(Refusal::reason).collect();
-    // Three refusals are there twice: two with and without what they list, one with two kinds of state.
-    assert_eq!(reasons.len(), all().len() - 3);
+    // Three refusals are there twice: two with and without what they list, one with two kinds of state. Two have the reason of
+    // another, and differ from it in their words.
+    assert_eq!(reasons.len(), all().len() - 5);
     assert!(
         reasons
             .iter()

@@ -57,7 +57,7 @@ impl CallOrder {
                 self.release_all(cause.is_cut(), emit)?;
                 emit(AnswerEvent::Stop(cause))
             }
-            // What waits would end a call that is incomplete.
+            // The waiting events are dropped: emitting them would end the open call, which is incomplete.
             (_, failed @ AnswerEvent::Failed { .. }) => emit(failed),
             (None, AnswerEvent::Call { slot, id, name }) => {
                 self.open = Some(OpenCall::new(slot));

@@ -100,11 +100,12 @@ impl AnswerEventWriter {
         }
     }
 
-    /// Ends a complete answer: writes the usage that is billed, and the last events or the body.
-    pub(crate) fn finish(&mut self, usage: &Usage, out: &mut String) {
+    /// Ends a complete answer: writes the usage that is billed, and the last events or the body. `ended_unix` is the time of the
+    /// end, in seconds since the Unix epoch.
+    pub(crate) fn finish(&mut self, usage: &Usage, ended_unix: i64, out: &mut String) {
         match self {
             Self::Messages(writer) => writer.finish(usage, out),
-            Self::Responses(writer) => writer.finish(usage, out),
+            Self::Responses(writer) => writer.finish(usage, ended_unix, out),
             Self::Gemini(writer) => writer.finish(usage, out),
         }
     }

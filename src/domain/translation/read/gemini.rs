@@ -59,7 +59,7 @@ struct GeminiRequestReader<'a, 't> {
     target: &'t TranslationTarget<'t>,
     /// The client's tools.
     names: &'t mut ToolNames,
-    /// What is not carried over.
+    /// The members that are not carried over as they are.
     losses: &'t mut TranslationLosses,
     /// The calls so far.
     calls: GeminiCallHistory<'a>,

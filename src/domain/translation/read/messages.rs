@@ -79,7 +79,7 @@ struct MessagesRequestReader<'a, 't> {
     target: &'t TranslationTarget<'t>,
     /// The client's tools.
     names: &'t mut ToolNames,
-    /// What is not carried over.
+    /// The members that are not carried over as they are.
     losses: &'t mut TranslationLosses,
     /// The index of each tool of the conversation, by its name at the provider.
     tool_indexes: QuickMap<Cow<'a, str>, usize>,
@@ -95,7 +95,7 @@ struct MessagesRequestReader<'a, 't> {
     effort: Option<PlacedOption<ReasoningEffort>>,
 }
 
-/// What the member `thinking` says.
+/// The setting in the member `thinking`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ThinkingSetting {
     /// Nothing that other providers know.

@@ -91,7 +91,7 @@ struct ResponsesRequestReader<'a, 't> {
     target: &'t TranslationTarget<'t>,
     /// The client's tools.
     names: &'t mut ToolNames,
-    /// What is not carried over.
+    /// The members that are not carried over as they are.
     losses: &'t mut TranslationLosses,
     /// The index of each tool of the conversation, by its name at the provider.
     tool_indexes: QuickMap<Cow<'a, str>, usize>,

@@ -14,7 +14,7 @@ use crate::domain::{
     wire::Protocol,
 };
 
-/// What the provider is asked to add to the answer: the reasoning in a form that can be sent back without being kept there.
+/// The value of `include` that requests the reasoning in an encrypted form, which can be sent back without being stored at the provider.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 /// The least maximum of output tokens that OpenAI accepts. Agents try a connection with a maximum of 1.
 const OUTPUT_TOKENS_MIN: u64 = 16;

@@ -68,7 +68,7 @@ enum SchemaPlace {
 }
 
 impl SchemaPlace {
-    /// What a member of an object at this place is; `None` if it has no schemas, for example a default value.
+    /// The role of a member of an object at this place; `None` if the member contains no schemas, as a default value does.
     fn member(self, name: &str) -> Option<Self> {
         match self {
             Self::Named => Some(Self::Schema),

@@ -99,8 +99,8 @@ const USAGE_FIELDS: [&str; 7] = [
     "cached_tokens",
 ];
 
-/// The reports of an answer. Usage comes in the chunk with the finish reason, in one behind it, or cumulatively in every chunk: the
-/// last one counts.
+/// The reports of an answer. Usage comes in the chunk with the finish reason, in a later chunk, or cumulatively in every chunk: the last
+/// one counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChatState {
     report: Option<ChatReport>,

@@ -30,11 +30,10 @@ pub use crate::domain::wire::protocol::observer::sink::AnswerReport;
 /// The maximum heap memory of one observer, in bytes.
 pub const HEAP_BYTES_MAX: usize = 128 * 1024;
 
-/// An observer of one answer. What it reports does not depend on how the bytes are split into pieces.
+/// An observer of one answer. Its reports do not depend on how the bytes are split into pieces.
 ///
-/// Its memory is bounded for events and lines of any size ([`Observer::heap_bytes`]), and in steady state a piece causes no
-/// allocation. All fields except `reading` are small, because each piece of each of many streams loads them into the CPU cache
-/// again.
+/// Its memory is bounded, however large the events and lines are ([`Observer::heap_bytes`]). In steady state, a piece causes no
+/// allocation. All fields except `reading` are small: with many streams, each piece loads them into the CPU cache again.
 #[derive(Debug)]
 pub struct Observer {
     frame: FramingState,
@@ -44,7 +43,8 @@ pub struct Observer {
     boundaries: MessageBoundaries,
     /// The number of events with more than text.
     reports: u64,
-    /// The sequence number of the last event, if the event was recognised by the template and has a number.
+    /// The last sequence number among the events that matched the template ([`template`]) since the last parsed event; `None` if they had
+    /// none.
     last_number: Option<u64>,
     reading: Box<AnswerReader>,
     /// The first bytes of the answer, until they determine the framing; `None` after that.

@@ -218,7 +218,7 @@ pub(crate) fn join_items(first: &[u8], second: &[u8]) -> Vec<u8> {
 /// Splits the text of one JSON object into its members.
 ///
 /// # Errors
-/// A message for the client: the text is no object, or another program could read it differently.
+/// The text is not an object, or another program could read it differently. Contains the message for the client.
 pub(super) fn split_members(text: &[u8]) -> Result<Vec<FrameMember>, &'static str> {
     let malformed = "the frame is not one JSON object, or is nested too deeply";
     let offset = |rest: &[u8]| text.len() - rest.len();

@@ -151,3 +151,16 @@ async fn a_filter_holds_in_both_and_each_look_ends() {
     let pages = pages(&reading, &filter, 25, Duration::ZERO).await;
     assert_eq!(ids(&found(&pages)), [&*wanted.request_id]);
 }
+
+#[tokio::test]
+async fn the_first_page_of_a_day_that_is_not_over_has_the_rows_of_the_last_hour_however_little_time_it_has() {
+    let now_ms = clock::unix_millis();
+    let rows = [row(1, now_ms - HOUR_MS / 2), row(2, now_ms)];
+    let home = Arc::<HomeShelf>::default();
+    rows.iter().for_each(|row| home.put(row.clone()));
+    let reading = LogReader::new(home, Some(Arc::<HomeShelf>::default()));
+    let filter = LogFilter::between(now_ms - DAY_MS, now_ms + DAY_MS);
+    let pages = pages(&reading, &filter, 25, Duration::ZERO).await;
+    assert_eq!(ids(&pages[0].rows), ids(&reversed(&rows)));
+    assert_eq!(ids(&found(&pages)), ids(&reversed(&rows)));
+}

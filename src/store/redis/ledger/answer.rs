@@ -125,7 +125,7 @@ impl LedgerReply {
         Ok(quota.zip(spent).map(standing))
     }
 
-    /// Reads an amount; `None` for an empty text.
+    /// Reads an amount; `None` for an empty string.
     pub(super) fn amount(mut self) -> Result<Option<NanoUsd>, StoreError> {
         Ok(self.optional()?.map(NanoUsd::from_nanos))
     }

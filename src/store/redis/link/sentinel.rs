@@ -260,7 +260,7 @@ impl Sentinels {
     }
 }
 
-/// Signals for the pushes on a sentinel's connection.
+/// The signals of a sentinel's connection: the sentinel announced a switch of the master, or the connection was lost.
 #[derive(Default)]
 struct SentinelPushes {
     switched: Notify,

@@ -224,7 +224,7 @@ fn elapsed_since(began: Instant) -> Duration {
 
 /// How long a server may leave all calls unanswered.
 const SILENCE_MAX: Duration = Duration::from_millis(200);
-/// The minimum timeout of a sign of life. The server may have been silent for [`SILENCE_MAX`] before.
+/// The minimum time to wait for the answer to the PING, even if the server has already been silent for [`SILENCE_MAX`].
 const SIGN_WAIT_MIN: Duration = Duration::from_millis(20);
 
 /// Marks a lane as suspected until this is dropped.

@@ -45,6 +45,43 @@ fn spent() -> [LimitRefusal; 5] {
 }
 
 #[test]
+fn a_limit_of_one_is_named_in_the_singular() {
+    let rate = |counted, limit| LimitRefusal::Rate {
+        scope: LimitScope::Key,
+        counted,
+        limit,
+        retry_after_seconds: 7,
+        retry_at: DAY,
+    };
+    let concurrency = |limit| LimitRefusal::Concurrency {
+        scope: LimitScope::Account,
+        limit,
+    };
+    for (limit, words) in [
+        (rate(RateKind::Requests, 1), "its limit of 1 request per minute. Please"),
+        (
+            rate(RateKind::Requests, 2),
+            "its limit of 2 requests per minute. Please",
+        ),
+        (rate(RateKind::Tokens, 1), "its limit of 1 token per minute. Please"),
+        (
+            rate(RateKind::Tokens, 1_000),
+            "its limit of 1000 tokens per minute. Please",
+        ),
+        (
+            concurrency(1),
+            "its limit of 1 concurrent request. Try again when it has ended.",
+        ),
+        (
+            concurrency(2),
+            "its limit of 2 concurrent requests. Try again when one of them has ended.",
+        ),
+    ] {
+        assert!(limit.message().contains(words), "{}", limit.message());
+    }
+}
+
+#[test]
 fn what_is_spent_is_not_to_be_tried_again_in_any_protocol() {
     for limit in spent() {
         for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {

@@ -19,6 +19,7 @@ fn of_head_and_model() -> Vec<Refusal> {
         Refusal::ChatCompletionsRemoved,
         Refusal::CredentialMissing,
         Refusal::CredentialAmbiguous,
+        Refusal::BearerSchemeMissing,
         Refusal::KeyUnknown,
         Refusal::KeyNotLookedUp {
             wait: Duration::from_millis(100),
@@ -47,6 +48,7 @@ fn of_head_and_model() -> Vec<Refusal> {
         },
         Refusal::CountTokensBusy { concurrency: 64 },
         Refusal::UpgradeUnavailable,
+        Refusal::UpgradeRemoved,
         Refusal::BodyEncodingInvalid { encoding: "gzip" },
         Refusal::BodyTooLargeDecoded { limit_bytes: 7 },
         Refusal::ModelPathInvalid,

@@ -23,7 +23,7 @@ use crate::domain::translation::{
     reasoning::ReasoningState,
 };
 
-/// The data of the event behind the last chunk.
+/// The data of the event after the last chunk.
 const END_MARK: &str = "[DONE]";
 /// The reason for the end where the provider has given none.
 const USUAL_REASON: &str = "stop";
@@ -79,7 +79,7 @@ impl ChatAnswerReader {
     /// Reads a non-streaming answer.
     ///
     /// # Errors
-    /// The body is no answer, or `emit` fails.
+    /// The body is not an answer of this protocol, or `emit` fails.
     pub(crate) fn on_body(&mut self, body: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let chunk = parse(body)?;
         if chunk.error.is_none() && chunk.choices.as_ref().is_none_or(Vec::is_empty) {

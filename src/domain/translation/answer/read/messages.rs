@@ -41,7 +41,7 @@ struct OpenBlock {
     content: OpenContent,
 }
 
-/// What an open block needs at its end.
+/// The content of an open block, as far as it is needed at the block's end.
 #[derive(Debug)]
 enum OpenContent {
     /// Nothing: text, or content that is lost.
@@ -129,7 +129,7 @@ impl MessagesAnswerBlock<'_> {
         }
     }
 
-    /// What is lost with a block that no client's protocol has; `None` if it has no content.
+    /// The kind of the content of a block that no client's protocol can carry; `None` if the block has no content.
     fn lost_kind(&self) -> Option<&'static str> {
         match self.kind.as_str() {
             // Only says that another model goes on.
@@ -185,7 +185,7 @@ impl MessagesAnswerReader {
     /// Reads a non-streaming answer.
     ///
     /// # Errors
-    /// The body is no answer, or `emit` fails.
+    /// The body is not an answer of this protocol, or `emit` fails.
     pub(crate) fn on_body(&mut self, body: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let answer: MessagesAnswerBody<'_> = serde_json::from_str(body).map_err(|_| AnswerFault::Unreadable)?;
         let Some(blocks) = &answer.content else {
@@ -329,7 +329,7 @@ impl MessagesAnswerReader {
         }
     }
 
-    /// What changes in the answer itself; a later event may have only usage.
+    /// Handles a change of the answer itself: its stop reason and the explanation. A later event may have only usage.
     fn on_answer_delta(
         &mut self,
         stop_reason: Option<String>,

@@ -62,7 +62,7 @@ pub(crate) struct ResponsesAnswerReader {
     /// The items in the order in which they began.
     items: Vec<AnswerItem>,
     context: ItemContext,
-    /// The bytes of inputs of custom tools, which wait until they are complete.
+    /// The total length of the inputs of custom tools that wait until they are complete, in bytes.
     waiting_bytes: usize,
 }
 
@@ -147,7 +147,7 @@ impl ResponsesAnswerReader {
     /// Reads a non-streaming answer.
     ///
     /// # Errors
-    /// The body is no answer, or `emit` fails.
+    /// The body is not an answer of this protocol, or `emit` fails.
     pub(crate) fn on_body(&mut self, body: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let answer: ResponsesAnswer<'_> = serde_json::from_str(body).map_err(|_| AnswerFault::Unreadable)?;
         if answer.error.is_some() {

@@ -215,13 +215,14 @@ impl MessagesAnswerWriter {
     }
 
     /// Visible reasoning is also kept: its carrier does not repeat what the client sees. Behind text it waits for the content that
-    /// follows.
+    /// follows, and is left out if it is too long.
     fn on_thought(&mut self, text: &str, out: &mut String) -> Result<(), AnswerFault> {
         if text.is_empty() || !self.frame.shows_reasoning {
             return Ok(());
         }
         if self.ends_with_text {
-            return self.held.push_thought(text);
+            self.losses.add_all(&self.held.push_thought(text));
+            return Ok(());
         }
         if !matches!(self.open, Some(MessageBlock::Thinking { .. })) {
             self.start_block(MessageBlock::thinking(), out);
@@ -315,7 +316,7 @@ impl MessagesAnswerWriter {
         }
         self.ends_with_text = self.has_text;
         if is_stream {
-            // What was kept of the arguments is no object, so nothing of it is written.
+            // The kept part of the arguments is not the beginning of an object, so it is not written.
             *is_passed_on = true;
             self.close_block(out);
         } else {

@@ -58,7 +58,7 @@ pub(crate) struct ResponsesAnswerWriter {
     open: Option<OpenItem>,
     /// The number of items so far.
     item_count: u32,
-    /// The bytes of text that are kept.
+    /// The length of the kept text, in bytes.
     kept_bytes: usize,
     /// The first events are written.
     has_begun: bool,
@@ -160,11 +160,13 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Ends a complete answer. A failed answer has no usage, as for a provider that is not translated.
-    pub(crate) fn finish(&mut self, usage: &Usage, out: &mut String) {
+    /// Ends a complete answer at `ended_unix`, in seconds since the Unix epoch. A failed answer has no usage, as for a provider
+    /// that is not translated.
+    pub(crate) fn finish(&mut self, usage: &Usage, ended_unix: i64, out: &mut String) {
         if self.is_over {
             return;
         }
+        self.response.set_end(ended_unix);
         self.begin(out);
         if self.failure.is_some() {
             self.push_end(None, out);

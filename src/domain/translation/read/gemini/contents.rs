@@ -16,7 +16,7 @@ use crate::domain::translation::{
     reasoning::CarriedReasoning,
 };
 
-/// What clients and weir put in the place of a thought signature that they do not have.
+/// The values that clients and weir send instead of a thought signature that they do not have.
 const PLACEHOLDERS: [&str; 2] = [
     "skip_thought_signature_validator",
     "context_engineering_is_the_way_to_go",

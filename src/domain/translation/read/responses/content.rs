@@ -19,7 +19,7 @@ use crate::domain::translation::{
 const PDF_BASE64: &str = "JVBERi0";
 /// The endings of the names of files that are texts.
 const TEXT_ENDINGS: [&str; 10] = ["txt", "md", "csv", "tsv", "json", "xml", "html", "yaml", "yml", "toml"];
-/// What a member with the bytes or the address of media must be.
+/// The reason for refusing a member that must have the bytes or the address of media.
 const MEDIA_SOURCE: &str = "must be a URL or a data URL in base64 with its media type";
 
 impl<'a> ResponsesRequestReader<'a, '_> {

@@ -214,7 +214,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// The texts of a reasoning item's list, with a blank line between them. What is no text is left out, as reasoning may be.
+/// The texts of a reasoning item's list, with a blank line between them. Parts without text are left out, because reasoning is optional.
 fn reasoning_text(object: &mut MemberReader<'_>, name: &str) -> String {
     let mut joined = String::new();
     let Some(list) = object.take(name) else { return joined };

@@ -170,7 +170,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(definition)
     }
 
-    /// A tool whose input is a text: a function with one argument. What the text must look like is in its description.
+    /// Reads a tool whose input is a text, as a function with one argument. The grammar of the text, if any, is added to the description.
     fn read_custom(
         &mut self,
         mut object: MemberReader<'a>,

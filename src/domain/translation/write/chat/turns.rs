@@ -14,9 +14,9 @@ use crate::domain::translation::{
     write::{BLOCK_BREAK, ERROR_LINE, document_text, image_url},
 };
 
-/// What a tool's message has in the place of an image: only a user's message can have images.
+/// The text in a tool's message that replaces an image, because only a user's message can have images.
 const IMAGE_PLACE: &str = "[image: see the user message below]";
-/// What the assistant says between results and a user's message, for a host that refuses the one directly behind the other.
+/// The assistant's text between results and a user's message, for a host that refuses a user's message directly after results.
 const RESULTS_READ: &str = "I have read the results.";
 
 /// Writes the instructions and all turns.
@@ -212,7 +212,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
         is_needed
     }
 
-    /// Adds a text of the system behind the first message.
+    /// Adds a system message that comes after the first message.
     fn write_system(&mut self, block: &'b ContentBlock<'_>) {
         let BlockContent::Text(text) = &block.content else {
             return;

@@ -19,7 +19,7 @@ use crate::domain::translation::{
     },
 };
 
-/// What a result has in the place of media that follow it.
+/// The text in a result that replaces media; the media follow the result.
 const MEDIA_PLACE: &str = "[attachment: see what follows this result]";
 /// The signature of a call that the provider did not make. With it, Gemini skips its check: `skip_thought_signature_validator` in
 /// base64.

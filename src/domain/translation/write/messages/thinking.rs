@@ -1,4 +1,4 @@
-//! What a request of Messages says about thinking.
+//! The members of a Messages request that control thinking.
 
 use crate::domain::{
     translation::{

@@ -10,7 +10,7 @@ use crate::domain::{
     wire::json_scan::{JsonEnd, JsonEndProgress},
 };
 
-/// What a call counts for in addition to its texts, in bytes.
+/// The size of a call without its texts, in bytes, for the memory limit.
 const CALL_BYTES: usize = 64;
 
 /// The calls of an answer.
@@ -18,7 +18,7 @@ const CALL_BYTES: usize = 64;
 pub(super) struct ChatAnswerCalls {
     /// The calls by slot.
     calls: Vec<PiecedCall>,
-    /// The bytes of ids, names, and arguments without a name.
+    /// The total length of ids, names, and arguments that wait for a name, in bytes, plus [`CALL_BYTES`] for each call.
     bytes: usize,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct ChatAnswerCalls {
 #[derive(Debug)]
 struct PiecedCall {
     slot: u32,
-    /// The host's number of the call.
+    /// The call's `index` in the provider's pieces; `None` if they have none.
     index: Option<u64>,
     id: String,
     name: String,
@@ -186,7 +186,7 @@ impl PiecedCall {
         emit(AnswerEvent::Arguments { slot, json })
     }
 
-    /// Adds a piece of the arguments. What is behind their end is no content.
+    /// Adds a piece of the arguments. Bytes after the end of their JSON text are ignored.
     fn add_arguments(&mut self, piece: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if piece.is_empty() || self.is_complete {
             return Ok(());

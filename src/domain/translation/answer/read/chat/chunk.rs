@@ -1,4 +1,4 @@
-//! What chunks and bodies of `chat/completions` contain.
+//! The types for parsing chunks and bodies of `chat/completions` answers.
 
 use std::borrow::Cow;
 
@@ -239,7 +239,7 @@ struct ChatAnswerPart<'a> {
 }
 
 impl ChatAnswerPart<'_> {
-    /// What the part says; `None` if it is an empty text.
+    /// Converts the part to an event; `None` if its text is empty.
     fn into_event(self) -> Option<AnswerEvent<'static>> {
         match self.kind.as_deref() {
             None | Some("text" | "output_text") => unless_empty(self.text).map(AnswerEvent::Text),

@@ -9,7 +9,7 @@ use crate::domain::translation::{
 
 /// The maximum number of steps to a place.
 const STEPS_MAX: usize = 64;
-/// What an element or member counts for in addition to its texts, in bytes.
+/// The size of an element or member without its texts, in bytes, for the memory limit.
 const NODE_BYTES: usize = 32;
 
 /// The arguments of a call.

@@ -1,4 +1,4 @@
-//! What events and bodies of Gemini contain.
+//! The types for parsing events and bodies of Gemini-style answers.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub(super) struct GeminiChunk<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// What the provider says of the prompt.
+/// The provider's feedback on the prompt.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PromptFeedback<'a> {
@@ -122,7 +122,7 @@ pub(super) struct GeminiAnswerPart<'a> {
 }
 
 impl GeminiAnswerPart<'_> {
-    /// What is lost with the part, if no client's protocol has it.
+    /// The kind of the part's content, if no client's protocol can carry it.
     pub(super) fn lost_kind(&self) -> Option<&'static str> {
         let kinds = [
             (self.inline_data.is_some(), "inline_data"),

@@ -1,4 +1,4 @@
-//! What events and bodies of Responses contain.
+//! The types for parsing events and bodies of Responses answers.
 
 use std::borrow::Cow;
 
@@ -142,7 +142,7 @@ impl<'a> ResponsesItem<'a> {
     /// The complete arguments, as JSON text.
     ///
     /// # Errors
-    /// They are no text.
+    /// They are not a string.
     pub(super) fn arguments(&self) -> Result<Cow<'a, str>, AnswerFault> {
         match self.arguments {
             // Some hosts have the JSON itself instead of its text.
@@ -154,7 +154,7 @@ impl<'a> ResponsesItem<'a> {
     /// The complete input of a custom tool, or nothing.
     ///
     /// # Errors
-    /// It is no text.
+    /// It is not a string.
     pub(super) fn input(&self) -> Result<Cow<'a, str>, AnswerFault> {
         text(self.input)
     }
@@ -209,7 +209,7 @@ impl<'a> ResponsesPart<'a> {
         serde_json::from_str(json.get()).map_err(|_| AnswerFault::Unreadable)
     }
 
-    /// Its kind; `None` if it is no text.
+    /// Its kind; `None` if the part is not text.
     pub(super) fn kind(&self) -> Option<PartKind> {
         match self.kind.as_deref() {
             None | Some("output_text" | "text") => Some(PartKind::Text),
@@ -234,7 +234,7 @@ impl<'a> ResponsesPart<'a> {
 /// A text, or nothing.
 ///
 /// # Errors
-/// The value is no text.
+/// The value is not a string.
 pub(super) fn text(value: Option<&RawValue>) -> Result<Cow<'_, str>, AnswerFault> {
     match value {
         Some(value) => as_text(value).ok_or(AnswerFault::Unreadable),

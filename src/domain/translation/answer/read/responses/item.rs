@@ -19,7 +19,7 @@ use crate::domain::{
 
 /// The maximum number of parts of an item.
 const PARTS_MAX: usize = 4_096;
-/// What stands between two parts of reasoning.
+/// The separator between two parts of reasoning.
 const PART_BREAK: &str = "\n\n";
 
 /// The state that all items of an answer share.
@@ -363,7 +363,7 @@ impl AnswerItem {
     }
 }
 
-/// What is lost with an item that no client's protocol has.
+/// The kind of the content of an item that no client's protocol can carry.
 fn lost_kind(kind: &str) -> &'static str {
     match kind {
         "compaction" => "compaction",

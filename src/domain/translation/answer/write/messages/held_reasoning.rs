@@ -1,7 +1,7 @@
 //! Reasoning of a Messages answer that waits for the content that it belongs before.
 
 use crate::domain::translation::{
-    answer::{AnswerFault, AnswerLosses, REPEATED_BYTES_MAX, WAITING_BYTES_MAX, write::messages::block::MessageBlock},
+    answer::{AnswerLosses, REPEATED_BYTES_MAX, WAITING_BYTES_MAX, write::messages::block::MessageBlock},
     reasoning::{ReasoningMaker, ReasoningState},
 };
 
@@ -16,6 +16,9 @@ pub(super) struct HeldReasoning {
     carrier_bytes: usize,
     /// The last block is visible reasoning that the next piece may continue.
     has_open_thought: bool,
+    /// The visible reasoning was longer than [`REPEATED_BYTES_MAX`]. It was dropped, and so is all that follows before the blocks
+    /// are taken.
+    drops_thoughts: bool,
 }
 
 impl HeldReasoning {
@@ -24,13 +27,12 @@ impl HeldReasoning {
         self.text_bytes > 0
     }
 
-    /// Adds a piece of visible reasoning, which must not be empty.
-    ///
-    /// # Errors
-    /// The visible reasoning is longer than [`REPEATED_BYTES_MAX`].
-    pub(super) fn push_thought(&mut self, piece: &str) -> Result<(), AnswerFault> {
-        if self.text_bytes + piece.len() > REPEATED_BYTES_MAX {
-            return Err(AnswerFault::TextTooLong);
+    /// Adds a piece of visible reasoning, which must not be empty. If the visible reasoning becomes longer than
+    /// [`REPEATED_BYTES_MAX`], drops all of it, and all pieces that follow before [`HeldReasoning::take`]. Returns the losses.
+    pub(super) fn push_thought(&mut self, piece: &str) -> AnswerLosses {
+        self.drops_thoughts |= self.text_bytes + piece.len() > REPEATED_BYTES_MAX;
+        if self.drops_thoughts {
+            return self.drop_thoughts();
         }
         self.text_bytes += piece.len();
         match self.blocks.last_mut() {
@@ -41,7 +43,24 @@ impl HeldReasoning {
             }),
         }
         self.has_open_thought = true;
-        Ok(())
+        AnswerLosses::default()
+    }
+
+    /// Drops all visible reasoning with its signatures. States in blocks of their own stay. Returns the losses, which include a
+    /// piece that has no block yet.
+    fn drop_thoughts(&mut self) -> AnswerLosses {
+        let is_thought = |block: &mut MessageBlock| matches!(block, MessageBlock::Thinking { .. });
+        let dropped: Vec<MessageBlock> = self.blocks.extract_if(.., is_thought).collect();
+        for block in &dropped {
+            if let MessageBlock::Thinking { signature, .. } = block {
+                self.carrier_bytes = self.carrier_bytes.saturating_sub(signature.len());
+            }
+        }
+        self.text_bytes = 0;
+        self.has_open_thought = false;
+        let mut losses = reasoning_losses(&dropped);
+        losses.add(AnswerLosses::REASONING);
+        losses
     }
 
     /// Adds a state. It becomes the signature of the visible reasoning right before it, or a block of its own. Returns whether there
@@ -112,10 +131,10 @@ mod tests {
         assert!(!held.has_thoughts());
         let state = ReasoningState::Text { text: "because".into() };
         for piece in ["bec", "ause"] {
-            held.push_thought(piece).unwrap();
+            held.push_thought(piece);
         }
         assert!(held.has_thoughts() && held.push_state(&state, &maker()) && held.push_state(&redacted(1), &maker()));
-        held.push_thought("so").unwrap();
+        held.push_thought("so");
         let blocks = held.take();
         let [
             MessageBlock::Thinking { text, signature },
@@ -138,14 +157,30 @@ mod tests {
     }
 
     #[test]
-    fn visible_reasoning_that_waits_is_limited() {
+    fn visible_reasoning_above_the_limit_is_dropped_until_content_follows_and_states_stay() {
         let mut held = HeldReasoning::default();
-        held.push_thought(&"x".repeat(REPEATED_BYTES_MAX - 1)).unwrap();
-        held.push_state(&redacted(1), &maker());
-        held.push_thought("x").unwrap();
-        assert_eq!(held.push_thought("x"), Err(AnswerFault::TextTooLong));
-        held.take();
-        held.push_thought("x").unwrap();
+        let no_losses: [&str; 0] = [];
+        let kinds = |losses: AnswerLosses| losses.kinds().to_vec();
+        assert_eq!(kinds(held.push_thought(&"x".repeat(REPEATED_BYTES_MAX - 1))), no_losses);
+        assert!(held.push_state(&redacted(1), &maker()) && held.push_state(&redacted(2), &maker()));
+        assert_eq!(kinds(held.push_thought("x")), no_losses, "exactly the limit");
+        assert!(held.has_thoughts());
+        assert_eq!(kinds(held.push_thought("x")), ["reasoning", "reasoning_state"]);
+        assert!(!held.has_thoughts());
+        assert_eq!(kinds(held.push_thought("x")), ["reasoning"], "and all that follows");
+        assert!(held.push_state(&redacted(3), &maker()));
+        let blocks = held.take();
+        let [
+            MessageBlock::Redacted { data: second },
+            MessageBlock::Redacted { data: third },
+        ] = blocks.as_slice()
+        else {
+            panic!("{} blocks", blocks.len());
+        };
+        let carrier = |bytes| redacted(bytes).wrap(&maker(), "");
+        assert_eq!((Some(second.clone()), Some(third.clone())), (carrier(2), carrier(3)));
+        assert_eq!(kinds(held.push_thought("x")), no_losses);
+        assert!(held.has_thoughts());
     }
 
     #[test]
@@ -156,7 +191,7 @@ mod tests {
             assert!(held.push_state(&redacted(1_000), &maker()));
         }
         assert!(!held.push_state(&redacted(1_000), &maker()));
-        held.push_thought("why").unwrap();
+        held.push_thought("why");
         assert!(!held.push_state(&redacted(1_000), &maker()));
         held.take();
         assert!(held.push_state(&redacted(1_000), &maker()));

@@ -448,13 +448,23 @@ fn visible_reasoning_behind_the_last_text_is_left_out_and_reported() {
 }
 
 #[test]
-fn reasoning_that_waits_is_limited() {
-    let mut writer = MessagesAnswerWriter::new(frame(AnswerForm::Stream, true));
-    let mut out = String::new();
-    writer.on_event(text("a"), &mut out).unwrap();
-    let most = AnswerEvent::Thought("x".repeat(REPEATED_BYTES_MAX).into());
-    writer.on_event(most, &mut out).unwrap();
-    assert_eq!(writer.on_event(thought("x"), &mut out), Err(AnswerFault::TextTooLong));
+fn reasoning_behind_text_is_left_out_and_reported_if_it_is_too_long() {
+    for (bytes, kinds, lost) in [
+        (REPEATED_BYTES_MAX, vec!["text", "thinking", "tool_use"], vec![]),
+        (REPEATED_BYTES_MAX + 1, vec!["text", "tool_use"], vec!["reasoning"]),
+    ] {
+        let mut writer = MessagesAnswerWriter::new(frame(AnswerForm::Whole, true));
+        let mut out = String::new();
+        let first = AnswerEvent::Thought("x".repeat(bytes - 1).into());
+        for event in [text("a"), first, thought("x"), call(0, "c", "get"), arguments(0, "{}")] {
+            writer.on_event(event, &mut out).unwrap();
+        }
+        writer.finish(&usage(), &mut out);
+        let message: Value = serde_json::from_str(&out).unwrap();
+        let blocks = message["content"].as_array().unwrap();
+        let found: Vec<&str> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
+        assert_eq!((found, writer.losses().kinds()), (kinds, lost.as_slice()), "{bytes}");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ const FUNCTION_MEMBERS: [&str; 3] = ["description", "parameters", "strict"];
 /// The response object of an answer so far.
 #[derive(Debug)]
 pub(super) struct ResponseObject {
-    /// What it says apart from its content; the client's request is moved out of it.
+    /// The object's data apart from its content. The client's request is moved out of it.
     frame: AnswerFrame,
     /// The members that repeat the request, as JSON text.
     repeated: Vec<(&'static str, String)>,
@@ -35,6 +35,8 @@ pub(super) struct ResponseObject {
     wants_compaction: bool,
     /// The complete items, as the elements of a JSON array.
     output: String,
+    /// The time at which the answer ended, in seconds since the Unix epoch; `None` while it has not ended.
+    ended_unix: Option<i64>,
 }
 
 /// The status of an answer.
@@ -125,10 +127,11 @@ impl ResponseObject {
             repeated: repeated_members(&request),
             wants_compaction: ends_with_compaction_trigger(&request),
             output: String::new(),
+            ended_unix: None,
         }
     }
 
-    /// What the answer's frame says. The client's request is not in it any more.
+    /// The answer's frame, without the client's request.
     pub(super) fn frame(&self) -> &AnswerFrame {
         &self.frame
     }
@@ -136,6 +139,11 @@ impl ResponseObject {
     /// Whether the client has requested a summary that takes the place of the conversation.
     pub(super) fn wants_compaction(&self) -> bool {
         self.wants_compaction
+    }
+
+    /// Sets the time at which the answer ended, in seconds since the Unix epoch.
+    pub(super) fn set_end(&mut self, ended_unix: i64) {
+        self.ended_unix = Some(ended_unix);
     }
 
     /// Adds a complete item.
@@ -148,7 +156,10 @@ impl ResponseObject {
         object.text("id", &format!("resp_{}", self.frame.id));
         object.text("object", "response");
         object.number("created_at", self.frame.created_unix);
-        object.null("completed_at");
+        match (status, self.ended_unix) {
+            (ResponseStatus::Completed, Some(ended)) => object.number("completed_at", ended),
+            _ => object.null("completed_at"),
+        }
         object.text("status", status.word());
         match status {
             ResponseStatus::Failed(failure) => object.object("error", |error| failure.push(error)),

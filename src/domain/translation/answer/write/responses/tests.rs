@@ -15,6 +15,9 @@ const REQUEST: &str = "{\n \"model\": \"m\", \"instructions\": \"Be\\nbrief.\", 
                        {\"type\": \"function\",\n \"name\": \"read\"}\n ], \"text\": {\"verbosity\": \"low\"}, \"store\": true, \
                        \"service_tier\": \"flex\", \"tool_choice\": null, \"input\": \"hi\"\n}";
 
+/// The time at which the answers end, in seconds since the Unix epoch.
+const ENDED_UNIX: i64 = 1_790_000_007;
+
 fn maker() -> ReasoningMaker {
     ReasoningMaker::new("groq", "gpt-oss-120b", "a")
 }
@@ -70,7 +73,7 @@ fn written(frame: AnswerFrame, events: &[AnswerEvent<'static>]) -> String {
     for event in events {
         writer.on_event(event.clone(), &mut out).unwrap();
     }
-    writer.finish(&usage(), &mut out);
+    writer.finish(&usage(), ENDED_UNIX, &mut out);
     out
 }
 
@@ -445,6 +448,7 @@ fn the_response_object_repeats_the_request_and_has_the_defaults_of_the_api() {
     assert_eq!(stream.events[0]["response"], expected);
     assert_eq!(stream.events[1]["response"], expected);
     expected["status"] = json!("completed");
+    expected["completed_at"] = json!(ENDED_UNIX);
     expected["output"] = json!(stream.items);
     expected["usage"] = json!({
         "input_tokens": 21,
@@ -523,6 +527,12 @@ fn each_end_has_its_status() {
         let stream = streamed(&[text("x"), AnswerEvent::Stop(cause)]);
         let response = stream.response();
         assert_eq!(response["status"], status, "{cause:?}");
+        let completed_at = if status == "completed" {
+            json!(ENDED_UNIX)
+        } else {
+            Value::Null
+        };
+        assert_eq!(response["completed_at"], completed_at, "{cause:?}");
         assert_eq!(response["incomplete_details"], reason, "{cause:?}");
         assert_eq!(response["usage"]["total_tokens"], 32, "{cause:?}");
         match cause {
@@ -1038,7 +1048,7 @@ fn a_stream_that_fails_leaves_its_call_open() {
     writer.fail(502, "the provider broke the answer off", &mut out);
     let length = out.len();
     writer.fail(500, "again", &mut out);
-    writer.finish(&usage(), &mut out);
+    writer.finish(&usage(), ENDED_UNIX, &mut out);
     assert_eq!(out.len(), length);
     let stream = WrittenStream::check(&out);
     assert!(stream.open.is_some() && stream.items.is_empty());
@@ -1059,7 +1069,7 @@ fn only_the_end_of_a_non_streaming_answer_writes() {
     }
     writer.fail(500, "no", &mut out);
     assert_eq!(out, "");
-    writer.finish(&usage(), &mut out);
+    writer.finish(&usage(), ENDED_UNIX, &mut out);
     let body: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(body["status"], "completed");
     assert_eq!(body["output"][0]["content"][0]["text"], "x");
