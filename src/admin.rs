@@ -35,8 +35,7 @@ use tokio::sync::OnceCell;
 use crate::{
     admin::audit::{Audit, AuditError, Author},
     api::{
-        AdminQuestion,
-        error::{AdminError, AdminErrorCode},
+        AdminError, AdminErrorCode, AdminQuestion,
         node::{AuditedChange, ModelView, ProviderView, UpgradedProcess},
         sessions::ConsoleLink,
         wire::AdminCall,

@@ -41,9 +41,9 @@ use crate::{
     cli::admin_client::{AdminClient, AdminClientError, ClientArgs},
     config::DEFAULT_PATH,
     domain::{
+        Version,
         keys::OVERLAP_MAX_SECONDS,
         ledger::{OnExhausted, QuotaReset},
-        version::Version,
     },
 };
 

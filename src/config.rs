@@ -10,7 +10,7 @@ pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod money;
 pub(crate) mod secret_source;
-pub(crate) mod sockets;
+
 mod store;
 #[cfg(test)]
 mod tests;
@@ -28,11 +28,10 @@ use thiserror::Error;
 use crate::{
     config::{
         console::{ConsoleConfig, SignInConfig},
-        gateway::{AdminConfig, OpsConfig, RetryConfig, UpstreamConfig},
+        gateway::{AdminConfig, OpsConfig, RetryConfig, SocketsConfig, UpstreamConfig},
         limits::{ConnectionsConfig, HeadsConfig, KeyCacheConfig, OwnUsageConfig},
         log::LogConfig,
         money::{LeasesConfig, MoneyConfig, NoticesConfig},
-        sockets::SocketsConfig,
     },
     domain::{
         catalogue::CatalogueSettings,

@@ -84,7 +84,7 @@ pub mod parts {
                 BodyRules, EditError, RequestFacts, ResponseRewriter, RuleFile, compile::compile, edit_body, shipped,
             },
             wire::{
-                http1::{chunked, head},
+                http1::{self, head},
                 json_scan::{JsonEnd, JsonEndProgress, NamedModels, Scan, ScanLimits, scan},
                 operation::Operation,
                 protocol::{AnswerFraming, AnswerReport, Break, Observer, Protocol, observer::HEAP_BYTES_MAX},
@@ -118,8 +118,7 @@ pub mod parts {
             },
             journal::NumberedRow,
             sinks::{
-                Batch, LogBackend, Sink, SinkError,
-                asks::{LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
+                Batch, LogBackend, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage, Sink, SinkError,
                 files::LogFiles,
             },
         };

@@ -9,14 +9,12 @@ mod console;
 mod demo;
 pub(crate) mod front_service;
 mod listeners;
-mod log_homes;
 mod log_sinks;
 pub(crate) mod money;
 mod orphaned_journals;
 pub(crate) mod parts;
 mod prepared;
 mod process;
-pub(crate) mod public;
 pub(crate) mod reload;
 pub(crate) mod running;
 pub(crate) mod services;
@@ -29,10 +27,12 @@ use std::{
     fmt::Display,
     io::{ErrorKind, Write},
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
 use serde_json::json;
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
     cli::{
@@ -43,8 +43,16 @@ use crate::{
         rules::{RulesCommand, RulesCommandError},
     },
     config::Config,
-    domain::rules::shipped,
-    telemetry::diagnostics::{self, Diagnostics},
+    domain::{catalogue::Catalogue, rules::shipped},
+    edges::{clock, limiter::RateAllowance},
+    journal::Journal,
+    providers::CurrentConfig,
+    stability::{
+        Publisher, Snapshot, Snapshots,
+        public::{PublicService, PublicSettings, StabilitySource},
+    },
+    store::{ledger::StabilityStore, time::StoreTime},
+    telemetry::{self, Diagnostics, metrics::Metrics},
     wiring::{
         running::RunningWeir,
         upgrade::{Launch, handover::Predecessor},
@@ -108,7 +116,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
 
 /// Writes to standard error why a command failed. Returns even if the reader of standard error is stuck.
 pub fn print_error(error: &StartError) {
-    diagnostics::print_last(&format!("weir: {error}"));
+    telemetry::print_last(&format!("weir: {error}"));
 }
 
 /// Converts the result of `weir login`, `weir token` or `weir logout`.
@@ -298,5 +306,92 @@ mod left_out {
         let how = "this weir was built without the sample provider; build one with it from the source: \
                    `cargo build --release --locked`";
         StartError::failed(command, how)
+    }
+}
+
+/// Builds the public stability service with the settings of `[stability]`.
+pub(crate) fn build_public_service(
+    config: &Config,
+    live: &Arc<CurrentConfig>,
+    snapshots: &Arc<Snapshots>,
+) -> Arc<PublicService> {
+    let stability = &config.stability;
+    let settings = PublicSettings {
+        refresh: stability.refresh,
+        allowance: RateAllowance {
+            per_minute: stability.requests_per_minute,
+            burst: stability.burst,
+            clients_max: stability.addresses_max,
+        },
+        trusted_proxies: stability.trusted_proxies.clone(),
+    };
+    let reads = NodeStabilitySource {
+        live: Arc::clone(live),
+        snapshots: Arc::clone(snapshots),
+    };
+    Arc::new(PublicService::new(settings, Box::new(reads), clock::instant()))
+}
+
+struct NodeStabilitySource {
+    live: Arc<CurrentConfig>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl StabilitySource for NodeStabilitySource {
+    fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.live.get().catalogue)
+    }
+
+    fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.snapshots.get()
+    }
+}
+
+/// The public record: the publisher of this node's counts, and the snapshots of all nodes' counts.
+pub(crate) struct StabilityParts {
+    /// The snapshots of the published record.
+    pub snapshots: Arc<Snapshots>,
+    publisher: Arc<Publisher>,
+    /// The task of publishing. It ends after the last publication, once `stop` has turned true.
+    publishing: JoinHandle<()>,
+}
+
+impl StabilityParts {
+    /// Starts to publish the counts in the journal, and to read the published record at the interval `refresh`.
+    pub(crate) fn build(
+        store: Arc<dyn StabilityStore>,
+        journal: &Arc<Journal>,
+        time: &Arc<StoreTime>,
+        refresh: Duration,
+        background: &Runtime,
+        stopped: &watch::Receiver<bool>,
+    ) -> Self {
+        let snapshots = Arc::new(Snapshots::new(Arc::clone(&store), Arc::clone(time), refresh));
+        background.spawn(Arc::clone(&snapshots).run(stopped.clone()));
+        let node = journal.node().clone();
+        let publisher = Arc::new(Publisher::new(Arc::clone(journal) as _, store, node));
+        let publishing = background.spawn(Arc::clone(&publisher).run(stopped.clone()));
+        Self {
+            snapshots,
+            publisher,
+            publishing,
+        }
+    }
+
+    /// Adds a sampler that copies the record's figures to the metrics.
+    pub(crate) fn observe(&self, metrics: &Metrics) {
+        let (publisher, snapshots) = (Arc::clone(&self.publisher), Arc::clone(&self.snapshots));
+        metrics.add_sampler(move |metrics| {
+            let read_at = snapshots
+                .get()
+                .map_or(0, |snapshot| snapshot.read_at_ms.div_euclid(1000));
+            metrics.store.stability_untold_hours.set(publisher.unsent_hours());
+            metrics.store.stability_read_at.set(read_at);
+        });
+    }
+
+    /// Waits for the last publication. Must be called after the background tasks were stopped.
+    pub(crate) async fn end(self) {
+        let _ = self.publishing.await;
     }
 }

@@ -10,18 +10,18 @@ use crate::{
         audit::{AdminPeer, Author},
     },
     api::{
+        AdminError,
         accounts::{
             AccountDetails, AccountList, AdjustAccount, ChangedAccount, CreateAccount, CreditAccount, ListAccounts,
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
-        error::AdminError,
         values::{AccountId, Usd},
     },
     domain::{
+        Version,
         keys::change::ChangePrecondition,
         ledger::{AccountChange, AccountRecord, AccountView, OperationId},
         money::NanoUsd,
-        version::Version,
     },
     money::account_changes::{AccountChangeError, Submitted},
     store::{

@@ -31,14 +31,14 @@ use tokio::{
 
 use crate::{
     api::{
-        error::{AdminError, AdminErrorCode},
+        AdminError, AdminErrorCode,
         node::{AuditLine, AuditPage, AuditPeer, AuditedChange},
         sessions::Door,
     },
     domain::{
+        Version,
         keys::{KeyId, change::ChangePrecondition},
         sign_in::Role,
-        version::Version,
     },
 };
 

@@ -12,7 +12,7 @@ use crate::{
         audit::{AdminPeer, Author},
     },
     api::{
-        error::AdminError,
+        AdminError,
         keys::{
             CreateKey, DeleteKey, DeletedKey, EndOverlap, KeyDetails, LowerKey, OverlapSeconds, RevokeKey, RotateKey,
             ShowKey, UpdateKey,

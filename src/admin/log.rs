@@ -11,7 +11,7 @@ use std::{
 use crate::{
     admin::{Admin, AdminHandler, ProviderDirectory, accounts, audit::Author},
     api::{
-        error::{AdminError, AdminErrorCode},
+        AdminError, AdminErrorCode,
         log::{
             LatestRows, ListLatestRows, ListNewestRows, LogQueryPage, LogRow, NewestPage, QueryLog, SearchPosition,
             StatusRange, UtcDay,
@@ -25,7 +25,7 @@ use crate::{
     },
     edges::clock,
     sinks::{
-        asks::{LatestKeyRows, ListsCursor, NewestCursor, NewestRows, NewestRowsQuery, SliceCursor},
+        LatestKeyRows, ListsCursor, NewestCursor, NewestRows, NewestRowsQuery, SliceCursor,
         reading::{LogCursor, LogReadError, LogRows},
     },
     store::ledger::LOG_ROWS_MAX,

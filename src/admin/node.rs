@@ -13,8 +13,7 @@ use crate::{
         verify::{self, DAY_MS},
     },
     api::{
-        AdminQuestion,
-        error::AdminError,
+        AdminError, AdminQuestion,
         log::{
             UtcDay,
             checks::{FillLogHome, FilledDay, LogBackendView, RemoveFormerRows, RemovedDay, ShowLogHome},

@@ -8,7 +8,7 @@ use crate::admin::audit::AdminPeer;
 use crate::admin::{AdminHandler, audit::Author};
 use crate::{
     api::{
-        error::AdminError,
+        AdminError,
         sessions::{
             ConsoleLink, CreateConsoleLink, DecideSignIn, DecidedSignIn, Door, EndAllSessions, EndSession, EndSignIns,
             EndedSessions, EndedSignIns, ListSessions, ListSignIns, SessionList, SessionView, SignInList, SignInView,

@@ -11,8 +11,8 @@ use futures_util::{
 use crate::{
     admin::{Admin, AdminHandler, accounts, audit::Author},
     api::{
+        AdminError,
         accounts::AccountDetails,
-        error::AdminError,
         log::UtcDay,
         usage::{CostsByDay, Overview, ShowOverview, ShowUsage, TopCosts, UsageLine, UsagePage, WeekCostLine},
     },

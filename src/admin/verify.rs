@@ -3,7 +3,7 @@
 use crate::{
     admin::{Admin, AdminHandler, accounts, audit::Author},
     api::{
-        error::AdminError,
+        AdminError,
         log::{
             UtcDay,
             checks::{
@@ -19,8 +19,7 @@ use crate::{
         reports::{date_of_day, day_of_date},
     },
     sinks::{
-        asks::LogBackendError,
-        counters,
+        LogBackendError, counters,
         own_journal::{self, ComparedLog, JournalPortion, ROWS_AT_ONCE, RowSelection},
         proof::ProofFindings,
         reading::LogReadError,

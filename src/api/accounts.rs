@@ -9,9 +9,9 @@ use super::{
 };
 use crate::api::values::{AccountId, AdjustmentReason};
 use crate::domain::{
+    Version,
     ledger::{AccountTermsChange, AccountView, OperationId, ProviderState, RateLimitsChange},
     money::NanoUsd,
-    version::Version,
 };
 
 /// Declares a request that sets limits of an account. The request's own fields precede the fields of the limits.

@@ -20,6 +20,7 @@ use crate::api::{
     values::{AccountId, KeyName, ModelNames, Seed},
 };
 use crate::domain::{
+    Version,
     keys::{
         KeyId, OVERLAP_MAX_SECONDS,
         change::KeyUpdate,
@@ -27,7 +28,6 @@ use crate::domain::{
     },
     ledger::{FinishFactor, OnExhausted, OperationId, QuotaReset},
     money::NanoUsd,
-    version::Version,
 };
 
 /// Declares a request that sets limits of a key. The request's own fields precede the fields of the limits.

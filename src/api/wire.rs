@@ -13,7 +13,8 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::{AdminQuestion, error::AdminError};
+use super::AdminQuestion;
+use crate::api::AdminError;
 use crate::domain::strict_toml::nearest;
 
 /// The characters that are percent-encoded in a path segment: all but the unreserved characters of RFC 3986.

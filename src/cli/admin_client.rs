@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::net::UnixStream;
 
 use crate::{
-    api::{AdminQuestion, error::AdminError, wire::AdminCall},
-    domain::{ledger::OperationId, version::Version},
+    api::{AdminError, AdminQuestion, wire::AdminCall},
+    domain::{Version, ledger::OperationId},
 };
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::session::BrowserSession;
 use crate::console::request::{FormFields, PageRequest};
 use crate::{
     api::{
-        error::{AdminError, AdminErrorCode},
+        AdminError, AdminErrorCode,
         values::{Nullable, Seed},
     },
     domain::{ledger::OperationId, sign_in::Role},

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::{
     api::{
-        error::AdminError,
+        AdminError,
         keys::{FormerTextView, KeyDetails, KeyStanding, KeyText, OverlapSeconds, RotateKey},
         node::ModelView,
         values::{FactorInput, LimitInput, Nullable, Percents, Usd},

@@ -1,7 +1,7 @@
 //! The operators' console: its pages, its forms, and the roles that the forms need.
 
 mod accounts;
-mod attention;
+
 mod audit;
 
 mod keys;
@@ -31,7 +31,7 @@ use crate::console::{
 };
 use crate::{
     admin::Admin,
-    api::error::AdminError,
+    api::AdminError,
     domain::sign_in::Role,
     store::{StoreError, sessions::WebSessionStore},
 };

@@ -29,7 +29,7 @@ use crate::console::{
 use crate::{
     admin::{Admin, AdminHandler, AdminPeer, audit::Author},
     api::{
-        error::AdminError,
+        AdminError,
         keys::{KeyDetails, ShowKey},
         log::ListLatestRows,
         node::ListModels,

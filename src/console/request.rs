@@ -15,7 +15,7 @@ use percent_encoding::percent_decode_str;
 use pingora::{http::RequestHeader, protocols::http::ServerSession};
 
 use crate::{
-    api::{AdminQuestion, error::AdminError, wire},
+    api::{AdminError, AdminQuestion, wire},
     console::{layout::PageResponse, session::ConnectionSecurity},
     edges::clock,
 };

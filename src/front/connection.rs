@@ -33,7 +33,7 @@ use crate::{
     domain::{
         faults::PeerPace,
         wire::{
-            http1::{chunked::ChunkFault, head::RequestFraming},
+            http1::{ChunkFault, head::RequestFraming},
             http2::Http2HeadTracker,
         },
     },

@@ -12,10 +12,7 @@ use crate::{
     domain::{
         faults::{BodyTime, BodyTimeLimit},
         wire::{
-            http1::{
-                chunked::{ChunkFault, ChunkedContent, ChunkedTrailers},
-                head::RequestFraming,
-            },
+            http1::{ChunkFault, ChunkedContent, ChunkedTrailers, head::RequestFraming},
             http2::{Http2HeadTracker, UnfinishedHead},
         },
     },

@@ -43,7 +43,7 @@ use crate::{
         usage_estimate::UsageEstimator,
     },
     money::billing::{Admission, AdmissionRequest, AdmissionStart, Bill, QueueTicket},
-    providers::{ConfigSnapshot, endpoint::Route},
+    providers::{ConfigSnapshot, Route},
 };
 
 /// Who answers an admitted request.

@@ -6,10 +6,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::{
-    config::sockets::SocketsConfig,
-    domain::wire::responses_socket::conversations::{
-        ConversationLimits, ConversationOwner, ConversationStore, SocketLane,
-    },
+    config::gateway::SocketsConfig,
+    domain::wire::responses_socket::{ConversationLimits, ConversationOwner, ConversationStore, SocketLane},
 };
 
 /// The conversations of all sockets of this node.

@@ -11,7 +11,7 @@ use crate::{
         wire::protocol::Break,
     },
     edges::clock,
-    providers::endpoint::Endpoint,
+    providers::Endpoint,
     telemetry::{
         access_log::{AccessLog, RequestRecord},
         metrics::Metrics,

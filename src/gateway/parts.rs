@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     console::portal::Portal,
-    edges::switches::ProviderSwitches,
+    edges::ProviderSwitches,
     gateway::{
         attempt::deadline::Deadlines,
         conversations::Conversations,

@@ -27,7 +27,7 @@ use crate::{
     gateway::{attempt::attempts::AttemptPlan, held_head::HeldHead, meter::AnswerMeter},
     money::billing::{Bill, Billing},
     providers::{
-        endpoint::Route,
+        Route,
         sessions::{FoundStates, PendingWrites, StateRegistry, WriteCompletion},
     },
 };

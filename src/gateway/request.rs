@@ -22,11 +22,8 @@ use crate::{
             operation::{self, Operation},
         },
     },
-    edges::switches::ProviderSwitches,
-    providers::{
-        ConfigSnapshot,
-        endpoint::{Endpoint, Route},
-    },
+    edges::ProviderSwitches,
+    providers::{ConfigSnapshot, Endpoint, Route},
 };
 
 /// The client's request. Admission creates it, and nothing changes it afterwards.

@@ -15,8 +15,8 @@ use crate::{
     domain::{
         faults::refusal::Refusal,
         wire::responses_socket::{
+            ConversationOwner, SocketLane,
             client_frame::{ClientFrame, join_items},
-            conversations::{ConversationOwner, SocketLane},
             provider_frame::CreateFrame,
             server_frame::CompletedResponse,
         },

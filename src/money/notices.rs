@@ -31,7 +31,7 @@ use crate::{
             secret::{Secret, WebhookSigner},
             terms::Thresholds,
         },
-        ledger::notice::{Notice, NoticeId},
+        ledger::account::notices::{Notice, NoticeId},
         money::NanoUsd,
     },
     edges::{

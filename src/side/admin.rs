@@ -33,7 +33,7 @@ use tokio::{
 
 use crate::{
     admin::{Admin, AdminPeer, ConnectionExtension, audit::Author},
-    api::{AdminQuestion, error::AdminError, log::ExportLog, node::Backup, wire},
+    api::{AdminError, AdminQuestion, log::ExportLog, node::Backup, wire},
     edges::connection_slots::{ConnectionSlot, ConnectionSlots},
     front::tls::{self, TlsListener},
     side::{

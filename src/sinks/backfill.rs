@@ -14,10 +14,7 @@ use thiserror::Error;
 use crate::{
     domain::ledger::{NodeId, consumption::Row},
     journal::NumberedRow,
-    sinks::{
-        Batch, FedLogBackend, LogBackend, Sink, SinkError,
-        asks::{LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
-    },
+    sinks::{Batch, FedLogBackend, LogBackend, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage, Sink, SinkError},
     store::{
         StoreError,
         ledger::{LOG_ROWS_MAX, LogLists},

@@ -17,7 +17,7 @@ use crate::{
         proof::{self, CountedPeriod, CounterBasis, CounterDifference},
     },
     sinks::{
-        asks::PAGE_ROWS_MAX,
+        PAGE_ROWS_MAX,
         reading::{LogCursor, LogReadError, LogReader},
     },
     store::{StoreError, ledger::LedgerStore},

@@ -30,10 +30,7 @@ use crate::{
         web_client::{RootsError, WebClient, WebLimits},
     },
     journal::NumberedRow,
-    sinks::{
-        Batch, Sink, SinkError,
-        batcher::{BatchLimits, Linger},
-    },
+    sinks::{Batch, BatchLimits, Linger, Sink, SinkError},
 };
 
 /// The name of this sink in metrics and messages.

@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     edges::low_priority::LowPriorityThreads,
     journal::{Journal, JournalError, NumberedRow, RowReader},
-    sinks::{Batch, Sink, SinkError, batcher::SinkStats, tail::LogTail},
+    sinks::{Batch, Sink, SinkError, SinkStats, tail::LogTail},
 };
 
 /// The pauses after the first failure and after many consecutive failures.

@@ -15,11 +15,7 @@ use parking_lot::Mutex;
 use crate::{
     domain::ledger::NodeId,
     journal::NumberedRow,
-    sinks::{
-        Batch, Sink, SinkError,
-        batcher::{BatchLimits, Linger},
-        contract::Place,
-    },
+    sinks::{Batch, BatchLimits, Linger, Sink, SinkError, contract::Place},
 };
 
 /// The watermark and the rows of one lane.

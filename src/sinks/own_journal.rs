@@ -25,8 +25,7 @@ use crate::{
     },
     journal::{Journal, JournalError},
     sinks::{
-        LogBackend, OpenLogBackend, SinkError,
-        asks::LogBackendError,
+        LogBackend, LogBackendError, OpenLogBackend, SinkError,
         backfill::{BATCH_ROWS, for_each_listed_row, for_each_row},
         own_journal::bringing::{FillTarget, RowsByDay},
     },

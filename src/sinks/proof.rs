@@ -18,8 +18,7 @@ use crate::{
         proof::{DayProof, ProofOutcome},
     },
     sinks::{
-        FedLog, LogBackend, OpenLogBackend,
-        asks::{LogBackendError, PAGE_ROWS_MAX},
+        FedLog, LogBackend, LogBackendError, OpenLogBackend, PAGE_ROWS_MAX,
         backfill::{DayRows, ROWS_AT_ONCE, for_each_listed_row, for_each_row},
         own_journal::OpenLanes,
         store_log::StoreLog,

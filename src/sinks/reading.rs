@@ -27,12 +27,10 @@ use crate::{
     edges::clock,
     journal::NumberedRow,
     sinks::{
-        LogBackend,
-        asks::{
-            LatestKeyRows, LogBackendError, LogPageQuery, NewestCursor, NewestRows, NewestRowsQuery, PAGE_ROWS_MAX,
-            RowPage, SliceCursor, has_passed, time_key,
-        },
+        LatestKeyRows, LogBackend, LogBackendError, LogPageQuery, NewestCursor, NewestRows, NewestRowsQuery,
+        PAGE_ROWS_MAX, RowPage, SliceCursor, has_passed,
         tail::{LogTails, TailBehind},
+        time_key,
     },
     store::StoreError,
 };

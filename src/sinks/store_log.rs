@@ -20,12 +20,8 @@ use crate::{
         },
     },
     sinks::{
-        LogBackend,
-        asks::{
-            LatestKeyRows, ListsCursor, LogBackendError, LogPageQuery, NewestCursor, NewestRows, NewestRowsQuery,
-            PAGE_ROWS_MAX, RowPage, has_passed,
-        },
-        reading,
+        LatestKeyRows, ListsCursor, LogBackend, LogBackendError, LogPageQuery, NewestCursor, NewestRows,
+        NewestRowsQuery, PAGE_ROWS_MAX, RowPage, has_passed, reading,
         store_log::account_day::{AccountDay, AccountSurvey, PLACES_MAX},
     },
     store::{

@@ -24,10 +24,7 @@ use crate::{
     domain::ledger::{NodeId, log_query::LogFilter},
     edges::clock,
     journal::{Journal, NumberedRow},
-    sinks::{
-        Batch,
-        batcher::{BatchLimits, DISORDER_MS},
-    },
+    sinks::{Batch, BatchLimits, DISORDER_MS},
 };
 
 /// Why a reader cannot get all rows of a lane: some are not known to this process yet.

@@ -15,14 +15,13 @@
 //! - `:session:<digest>` is the provider and credential that serve state of an account at a provider; it expires,
 //! - `:web:<digest>` is a browser session, `:web` contains all of them (see `web_sessions/head.lua`),
 //! - `:stability:<hour>` contains the stability counters of an hour (see `stability.rs`),
-//! - `:log-homes` maps each node that runs to its log backend (see `log_homes.rs`).
+//! - `:log-homes` maps each node that runs to its log backend ([`RedisStore::record_log_home`]).
 //!
 //! Of API keys, only SHA-256 digests are stored, never the key itself.
 
 mod dialer;
 mod ledger;
 mod link;
-mod log_homes;
 mod recovery;
 mod rights;
 mod scripts;
@@ -36,7 +35,7 @@ mod tests;
 mod tracking;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -55,6 +54,7 @@ use crate::{
             change::{ChangePrecondition, KeyChange},
             secret::KeyDigest,
         },
+        ledger::{NodeId, ids::LEASE_MS, log_query::LogHomeMark},
         wire::{provider_state::StateKey, session_hint::ServedBy},
     },
     store::{
@@ -391,5 +391,75 @@ impl SessionStore for RedisStore {
             call.arg(sessions::to_text(served_by));
         }
         self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await.map(drop)
+    }
+}
+
+impl RedisStore {
+    /// Records the log backend of a node for [`LEASE_MS`], and returns those of all nodes.
+    pub(crate) async fn record_log_home(
+        &self,
+        node: &NodeId,
+        home: &LogHomeMark,
+    ) -> Result<BTreeMap<NodeId, LogHomeMark>, StoreError> {
+        let mut call = self.prepare(&self.scripts.log_homes);
+        call.key(&self.log_homes_key);
+        call.arg(node.as_str()).arg(home.as_str()).arg(LEASE_MS);
+        Ok(read_log_homes(self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?))
+    }
+
+    /// Returns the log backends of all nodes that run.
+    pub(crate) async fn log_homes(&self) -> Result<BTreeMap<NodeId, LogHomeMark>, StoreError> {
+        let mut call = self.prepare(&self.scripts.log_homes);
+        call.key(&self.log_homes_key);
+        call.arg("").arg("").arg(0);
+        Ok(read_log_homes(self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?))
+    }
+}
+
+/// Reads the reply. Records that weir did not write are skipped.
+fn read_log_homes(reply: ScriptReply) -> BTreeMap<NodeId, LogHomeMark> {
+    let mut texts = reply.texts();
+    let mut homes = BTreeMap::new();
+    while let (Some(node), Some(home)) = (texts.next(), texts.next()) {
+        if let (Some(node), Some(home)) = (NodeId::parse(&node), LogHomeMark::parse(&home)) {
+            homes.insert(node, home);
+        }
+    }
+    homes
+}
+
+#[cfg(test)]
+mod log_homes_tests {
+    use super::*;
+    use crate::store::{ledger::contract::node, redis::test_server::TestServer};
+
+    #[tokio::test]
+    async fn each_node_finds_the_log_backends_of_those_that_run() {
+        let Some(server) = TestServer::start().await else {
+            return;
+        };
+        let (one, other) = (server.join("weir").await, server.join("weir").await);
+        let (folder, postgres) = (
+            LogHomeMark::new("files (folder)", "/log"),
+            LogHomeMark::new("postgres", "db"),
+        );
+        assert_eq!(one.store.log_homes().await, Ok(BTreeMap::new()));
+        one.store.record_log_home(&node(1), &folder).await.unwrap();
+        let both = BTreeMap::from([(node(1), folder.clone()), (node(2), postgres.clone())]);
+        let found = other.store.record_log_home(&node(2), &postgres).await;
+        assert_eq!(found, Ok(both.clone()));
+        assert_eq!(one.store.log_homes().await, Ok(both));
+        let ends: i64 = server.ask(&["PEXPIRETIME", "{weir:keys}:log-homes"]).await;
+        assert!(ends > 0, "{ends}");
+        // A node that has not renewed its record, and a field that weir did not write.
+        let text = format!("1 {}", folder.as_str());
+        let () = server
+            .ask(&["HSET", "{weir:keys}:log-homes", node(1).as_str(), &text, "x", "y"])
+            .await;
+        let left = BTreeMap::from([(node(2), postgres.clone())]);
+        assert_eq!(other.store.log_homes().await, Ok(left.clone()));
+        assert_eq!(other.store.record_log_home(&node(2), &postgres).await, Ok(left));
+        let fields: Vec<String> = server.ask(&["HKEYS", "{weir:keys}:log-homes"]).await;
+        assert_eq!(fields, [node(2).to_string()]);
     }
 }

@@ -18,7 +18,10 @@ use serde::ser::Error;
 use smol_str::SmolStr;
 
 use crate::{
-    domain::{ledger::consumption::RequestTransport, quick_json::JsonWriter, wire::usage::Usage},
+    domain::{
+        ledger::consumption::RequestTransport,
+        wire::{JsonWriter, usage::Usage},
+    },
     telemetry::line_queue::{LineQueue, LineQueueSettings, LineSink, LogLine, ReopenableFile},
 };
 

@@ -15,7 +15,7 @@ use crate::{
         rules::Provider,
         strict_toml::nearest,
     },
-    edges::{clock, switches::ProviderSwitches},
+    edges::{ProviderSwitches, clock},
     gateway::reply::own_usage::LastRows,
     money::account_changes::JournaledChanges,
     providers::{
@@ -23,9 +23,8 @@ use crate::{
         pools::{BackendState, CredentialState, OpenCircuit, Pool},
     },
     side::{
-        admin,
+        self, OpsState, Readiness, ReadinessSource, admin,
         connection::SocketClaim,
-        ops::{self, OpsState, Readiness, ReadinessSource},
         service::{BoundAddress, SideService},
     },
     store::{KeyStore, StoreWarning},
@@ -140,7 +139,11 @@ fn ops_service(
         metrics: Arc::clone(&parts.sinks.metrics),
         ready,
     };
-    SideService::http(OPS, listeners.address(OPS, parts.config.ops.listen), ops::router(state))
+    SideService::http(
+        OPS,
+        listeners.address(OPS, parts.config.ops.listen),
+        side::ops_router(state),
+    )
 }
 
 fn admin_state(parts: &NodeParts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Admin, StartError> {

@@ -11,7 +11,7 @@ use crate::{
     config::{Config, RedisConfig, RedisModeConfig, StoreConfig, log::LogBackendConfig, secret_source},
     domain::{
         catalogue::{Catalogue, Model, SecretRef},
-        ledger::log_home::NodeLogHomes,
+        ledger::log_query::NodeLogHomes,
         strict_toml::FileError,
         translation::losses::TranslationMode,
         wire::{Protocol, UpstreamProtocol, operation::Operation},
@@ -19,7 +19,7 @@ use crate::{
     edges::clock,
     front::tls::Certificate,
     store::{KeyStore, StoreWarning, redis::RedisStore},
-    wiring::{StartError, catalogue, client_runtime, log_homes, log_sinks, money, parts, print_result, store, tls},
+    wiring::{StartError, catalogue, client_runtime, log_sinks, money, parts, print_result, store, tls},
 };
 
 /// What `weir check` found in a configuration without mistakes.
@@ -395,7 +395,7 @@ pub(super) fn store_advice(config: &Config) -> Result<Vec<String>, StartError> {
         return Ok(Vec::new());
     };
     let store = Arc::new(open_redis(redis)?);
-    let homes = log_homes::configured_homes(config);
+    let homes = log_sinks::configured_homes(config);
     client_runtime()?.block_on(async {
         let (_go_on, stop) = watch::channel(false);
         tokio::select! {

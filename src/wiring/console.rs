@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::{
     admin::{Admin, AdminPeer},
-    api::{error::AdminError, log::ListLatestRows},
+    api::{AdminError, log::ListLatestRows},
     config::Config,
     console::{
         Alerts, AlertsReply, Console, ConsoleHandler, ConsoleSource, LinkAddress, Links, SignInMethods, Site,
@@ -30,7 +30,7 @@ use crate::{
     front::Layers,
     gateway::reply::own_usage::LastRows,
     providers::CurrentConfig,
-    side::{ops::ReadinessSource, service::BoundAddress},
+    side::{ReadinessSource, service::BoundAddress},
     stability::Snapshots,
     store::{KeyStore, time::StoreTime},
     telemetry::attention::AttentionMonitor,

@@ -23,7 +23,7 @@ use crate::{
     gateway::{GatewayHandler, reply::own_usage::LastRows},
     providers::CurrentConfig,
     side::{
-        public::PublicHandler,
+        PublicHandler,
         service::{BoundAddress, RedirectHandler, bind_or_inherit},
     },
     telemetry::metrics::ListenerFigures,

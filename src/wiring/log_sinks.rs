@@ -1,9 +1,14 @@
 //! Opens the sinks of the consumption log, which are the log backend and the billing events, and feeds them from the journals.
+//! Also finds nodes that share a store and keep the log in different places.
 
 use std::{io::Write, path::Path, sync::Arc, time::Duration};
 
 use serde_json::json;
-use tokio::{runtime::Runtime, sync::watch, time::timeout};
+use tokio::{
+    runtime::Runtime,
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use crate::{
     admin::AdminLogBackends,
@@ -13,7 +18,15 @@ use crate::{
         log::{LogBackendConfig, LogBucketConfig, LogEventsConfig, LogFilesConfig, LogPostgresConfig},
         secret_source,
     },
-    domain::{catalogue::SecretRef, keys::secret::Secret, ledger::consumption::RETENTION_DAYS},
+    domain::{
+        catalogue::SecretRef,
+        keys::secret::Secret,
+        ledger::{
+            NodeId,
+            consumption::RETENTION_DAYS,
+            log_query::{LogHomeMark, NodeLogHomes},
+        },
+    },
     edges::{clock, low_priority::LowPriorityThreads},
     journal::Journal,
     sinks::{
@@ -24,9 +37,12 @@ use crate::{
         postgres::{Grants, PostgresLog, PostgresRetention, PostgresSettings, set_up},
         store_log::StoreLog,
     },
-    store::ledger::{LedgerStore, LogLists},
+    store::{
+        ledger::{LedgerStore, LogLists},
+        redis::RedisStore,
+    },
     telemetry::metrics::Metrics,
-    wiring::{StartError, client_runtime, load, print_result},
+    wiring::{StartError, client_runtime, load, print_result, store::LedgerEngine},
 };
 
 /// The sinks of the consumption log that are configured, each with its statistics.
@@ -322,4 +338,81 @@ pub(super) fn secret(key: &str, reference: &SecretRef) -> Result<Secret, StartEr
 pub(super) fn pem(key: &str, path: &Path) -> Result<Vec<u8>, StartError> {
     std::fs::read(path)
         .map_err(|error| StartError::Configuration(format!("{key}: cannot read {}: {error}", path.display())))
+}
+
+/// How often a node records its log backend in the store: a third of the time for which the record is valid.
+const RECORD_EVERY: Duration = Duration::from_secs(10);
+/// The pause after a failed attempt to record the log backend.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Starts the task that records this node's log backend in Redis and warns of nodes with another one. Does nothing with an
+/// embedded store, which has one node.
+pub(super) fn compare_log_homes(
+    config: &Config,
+    engine: &LedgerEngine,
+    node: &NodeId,
+    background: &Runtime,
+    stopped: &watch::Receiver<bool>,
+) -> Result<(), StartError> {
+    if let LedgerEngine::Redis(ledger) = engine {
+        let (store, homes) = (Arc::clone(ledger.store()), configured_homes(config)?);
+        background.spawn(record_and_compare(store, node.clone(), homes, stopped.clone()));
+    }
+    Ok(())
+}
+
+/// Returns the marks of the configured log backends.
+///
+/// # Errors
+/// A secret of Postgres cannot be read.
+pub(super) fn configured_homes(config: &Config) -> Result<NodeLogHomes, StartError> {
+    Ok(NodeLogHomes {
+        home: mark(&config.log.home)?,
+        former: config.log.former_home.as_ref().map(mark).transpose()?,
+    })
+}
+
+fn mark(home: &LogBackendConfig) -> Result<LogHomeMark, StartError> {
+    Ok(match home {
+        // All nodes of a Redis have the same.
+        LogBackendConfig::Store => LogHomeMark::new("store", ""),
+        LogBackendConfig::Files(files) => match &files.bucket {
+            Some(bucket) => {
+                let address = format!("{} {} {}", bucket.endpoint(), bucket.name, bucket.prefix);
+                LogHomeMark::new("files (bucket)", &address)
+            }
+            None => LogHomeMark::new("files (folder)", &files.path.to_string_lossy()),
+        },
+        LogBackendConfig::Postgres(postgres) => {
+            let settings = postgres_settings(postgres, &postgres.url)?;
+            LogHomeMark::new("postgres", &settings.address())
+        }
+    })
+}
+
+/// Records this node's log backend, and warns once of each change in the set of nodes with another one, until `stopped` turns true.
+async fn record_and_compare(
+    store: Arc<RedisStore>,
+    node: NodeId,
+    homes: NodeLogHomes,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut last = None;
+    loop {
+        let pause = match store.record_log_home(&node, &homes.home).await {
+            Ok(nodes) => {
+                let warning = homes.warning("this node", &nodes);
+                if let Some(text) = warning.as_ref().filter(|_| warning != last) {
+                    tracing::warn!("{text}");
+                }
+                last = warning;
+                RECORD_EVERY
+            }
+            Err(_) => RETRY,
+        };
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = sleep(pause) => {}
+        }
+    }
 }

@@ -26,8 +26,8 @@ use crate::{
     },
     telemetry::metrics::{self, Metrics},
     wiring::{
-        StartError, log_homes,
-        log_sinks::LogSinks,
+        StartError,
+        log_sinks::{self, LogSinks},
         orphaned_journals::{OrphanedJournals, record_applied},
         store::LedgerEngine,
     },
@@ -120,7 +120,7 @@ impl MoneyParts {
         }
         background.spawn(Arc::clone(&left).run(stopped.clone()));
         start_write_behind(&engine, &left, &journal, background, stopped);
-        log_homes::compare_log_homes(config, &engine, journal.node(), background, stopped)?;
+        log_sinks::compare_log_homes(config, &engine, journal.node(), background, stopped)?;
         let grace = GraceLimits {
             key: config.money.grace,
             account: config.money.grace_account,

@@ -10,7 +10,7 @@ use crate::{
     config::Config,
     console::{Site, portal::Portal},
     domain::sign_in::{ManagedSettings, TokenLifetimes},
-    edges::{clock, limiter::RateAllowance, resolver::Resolver, switches::ProviderSwitches},
+    edges::{ProviderSwitches, clock, limiter::RateAllowance, resolver::Resolver},
     front::head_budget::HeadBudget,
     gateway::{
         Gateway, GatewayLimits, LocalServices,
@@ -38,12 +38,11 @@ use crate::{
     },
     telemetry::{attention::AttentionMonitor, metrics::Label},
     wiring::{
-        StartError, catalogue,
+        StabilityParts, StartError, build_public_service, catalogue,
         log_sinks::LogSinks,
         money::{MoneyParts, MoneyStores},
         prepared::PreparedStart,
         process::Descriptors,
-        public::{self, StabilityParts},
         reload::ReloadTrigger,
         store, tls,
     },
@@ -153,7 +152,7 @@ impl NodeParts {
         background.spawn(reloader.run(stopped));
         let drain = Drain::default();
         let parts = Self {
-            public: public::build(&config, &live, &stability.snapshots),
+            public: build_public_service(&config, &live, &stability.snapshots),
             sign_ins: build_sign_ins(&config, sign_ins, &store, money.billing.time()),
             live,
             switches,

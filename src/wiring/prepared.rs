@@ -9,8 +9,8 @@ use crate::{
     config::{AccessTarget, Config},
     domain::catalogue::Catalogue,
     edges::{
+        ProviderSwitches,
         resolver::{Resolver, ResolverSettings},
-        switches::ProviderSwitches,
     },
     gateway::log_entry::RequestReporters,
     journal::handle::{ProcessJournals, StartRole},

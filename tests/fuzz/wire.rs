@@ -1,8 +1,8 @@
 //! What comes over a client's connection before anything trusts it: heads, chunks, PROXY headers, coded bodies.
 
-use weir::parts::chunked::{ChunkFault, ChunkedContent, ChunkedTrailers};
 use weir::parts::decoding::{Decoding, Following};
 use weir::parts::head::{HeadEnd, HeadFault, HeadLimits, RequestFraming, check};
+use weir::parts::http1::{ChunkFault, ChunkedContent, ChunkedTrailers};
 use weir::parts::{Coding, proxy_protocol};
 
 const HEAD_LIMITS: HeadLimits = HeadLimits {

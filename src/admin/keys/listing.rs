@@ -6,7 +6,7 @@ use super::key_details;
 use crate::{
     admin::{Admin, AdminHandler, accounts, audit::Author},
     api::{
-        error::AdminError,
+        AdminError,
         keys::{KeyDetails, KeyList, ListKeys},
         values::{Moment, Usd},
     },

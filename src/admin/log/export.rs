@@ -15,8 +15,7 @@ use tokio::sync::mpsc::{self, error::SendError};
 use crate::{
     admin::{Admin, audit::Author, log},
     api::{
-        AdminQuestion,
-        error::AdminError,
+        AdminError, AdminQuestion,
         log::{ExportLog, LogForm, LogRow},
     },
     domain::ledger::consumption::Row,
@@ -25,7 +24,7 @@ use crate::{
         low_priority::{LowPriorityThreads, NotDone},
     },
     sinks::{
-        asks::PAGE_ROWS_MAX,
+        PAGE_ROWS_MAX,
         files::ParquetExport,
         reading::{LogReadError, LogRows},
     },

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     api::values::{Moment, Percents, Usd},
     domain::{
+        Version,
         keys::{KeyId, KeyRecord, KeyState, KeyView, secret::ServiceKey},
         ledger::{KeySpend, OnExhausted, QuotaReset, period::resets_at},
         money::NanoUsd,
-        version::Version,
     },
 };
 

@@ -18,7 +18,7 @@ use crate::{
     },
     cli::{
         admin_client::{AdminClient, AdminClientError, ClientArgs},
-        log::{self, VERIFY_WAIT, backend, date, difference_text, journal::JournalReport, subject_text},
+        log::{self, JournalReport, VERIFY_WAIT, backend, date, difference_text, subject_text},
         output::{CommandProgress, ProgressArgs, ProgressUnit},
     },
 };

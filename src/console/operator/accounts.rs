@@ -7,11 +7,11 @@ use maud::{Markup, html};
 
 use crate::{
     api::{
+        AdminError,
         accounts::{
             AccountDetails, AccountFacts, AccountState, AdjustAccount, CreateAccount, CreditAccount, ListAccounts,
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
-        error::AdminError,
         usage::{CostsByDay, ShowUsage},
         values::{AccountId, Moment},
     },

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     api::{
-        error::AdminError,
+        AdminError,
         node::{AuditLine, AuditPeer, AuditedChange, ListAuditedChanges},
         sessions::Door,
         values::Moment,

@@ -5,8 +5,8 @@ use serde_json::Map;
 
 use crate::{
     api::{
+        AdminError,
         accounts::ListAccounts,
-        error::AdminError,
         keys::{CreateKey, DeleteKey, EndOverlap, KeyDetails, KeyStanding, ListKeys, RevokeKey, ShowKey, UpdateKey},
         node::ListModels,
         values::ModelNames,

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{
     admin::log::export::LogExportFile,
     api::{
-        error::AdminError,
+        AdminError,
         log::{ExportLog, ListNewestRows, LogForm, LogRow, QueryLog, SearchPosition, UnknownLogForm},
     },
     console::{

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::{
     api::{
-        error::AdminError,
+        AdminError,
         node::{DisableProvider, EnableProvider, ListModels, ListProviders, ModelView, PlaceView, ProviderView},
     },
     console::{

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::{
-    api::error::AdminError,
+    api::AdminError,
     console::{PageContext, forms::InputField, layout::HtmlPage, request::FormFields},
     domain::{
         rules::{

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::{KeyOwner, Portal, page, unavailable};
 use crate::{
-    api::{error::AdminError, sessions::DecideSignIn},
+    api::{AdminError, sessions::DecideSignIn},
     console::{
         forms::{Forms, NOT_GENUINE, is_genuine},
         layout::{self, HtmlPage, PageResponse},

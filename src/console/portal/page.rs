@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use crate::{
     admin::{AdminHandler, AdminPeer, audit::Author},
     api::{
-        error::{AdminError, AdminErrorCode},
+        AdminError, AdminErrorCode,
         keys::{EndOverlap, KeyDetails, KeyText, LowerKey},
         log::LatestRows,
         node::{ListModels, ModelView},

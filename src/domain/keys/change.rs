@@ -7,12 +7,12 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::domain::{
+    Version,
     keys::{
         KeyId, KeyRecord, KeyState, KeyView, Rotation,
         secret::KeyDigest,
         terms::{KeyTerms, KeyTermsChange},
     },
-    version::Version,
 };
 
 /// A change of a key. Operators and the key's owner are allowed to make all of them. For [`KeyChange::Update`], an owner has

@@ -65,7 +65,8 @@ use crate::domain::{
     QuickMap,
     keys::{KeyId, terms::KeyTerms},
     ledger::{
-        AccountRecord,
+        AccountChange, AccountRecord, AdmitCall, AdmitReply, Denial, Grant, QuotaUse, Settlement, Step, TopUp,
+        TopUpReply,
         account::{
             bucket::RateBuckets,
             holds::{Hold, Holds},
@@ -74,12 +75,10 @@ use crate::domain::{
             notices::Notices,
             operations::{Operations, PaidIn, RecordedOperation},
         },
-        admission::{AdmitCall, AdmitReply, Denial, Grant, QuotaUse, TopUp, TopUpReply},
         consumption::Row,
         ids::NodeId,
         period::{self, Period},
         reports::{AccountView, KeySpend, SpendByKey},
-        step::{AccountChange, Settlement, Step},
     },
     money::NanoUsd,
 };

@@ -15,8 +15,7 @@ use crate::domain::{
         NanoUsd,
         price::{Price, PriceLine},
     },
-    quick_json::JsonWriter,
-    wire::usage::Usage,
+    wire::{JsonWriter, usage::Usage},
 };
 
 pub(crate) use crate::domain::money::price::CostShare;

@@ -24,10 +24,9 @@ use smol_str::SmolStr;
 use crate::domain::{
     keys::{KeyId, KeyRecord, secret::KeyDigest},
     ledger::{
-        AccountRecord,
+        AccountRecord, Settlement, Step,
         consumption::{CostShare, PriceModifiers, Row, UsageSource},
         lease::LeaseId,
-        step::{Settlement, Step},
     },
     money::NanoUsd,
     wire::usage::Usage,

@@ -14,7 +14,7 @@ use smol_str::{SmolStr, format_smolstr};
 
 use crate::domain::{
     keys::KeyId,
-    ledger::{admission::Grant, ids::NodeId, lease::node::LeaseTarget},
+    ledger::{Grant, ids::NodeId, lease::node::LeaseTarget},
     money::NanoUsd,
 };
 

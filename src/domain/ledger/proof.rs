@@ -5,8 +5,6 @@
 //! are read from a log backend that stores them in the same step as the sums, so the sums include all of them.
 
 #[cfg(test)]
-mod counters_tests;
-#[cfg(test)]
 mod tests;
 
 use std::{

@@ -1,8 +1,10 @@
 //! The conditions of a provider file's edits: tests of the request, and of the JSON around the edited member.
+//! Both as written in the file ([`RawCondition`]) and as compiled ([`Condition`]).
 
 use std::fmt;
 
 use http::{HeaderMap, HeaderName};
+use serde::Deserialize;
 
 use crate::domain::wire::operation::{self, UpstreamOperation};
 
@@ -19,6 +21,37 @@ pub struct RequestFacts<'a> {
     pub upstream_model: &'a str,
     /// The client's headers.
     pub headers: &'a HeaderMap,
+}
+
+/// `when = { .. }`: one condition of an edit. It tests the member of the body, the header or the model that exactly one of
+/// `model`, `header`, `field` and `root_field` names.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawCondition {
+    /// A pattern for the requested model's name; `*` matches any characters.
+    pub model: Option<String>,
+    /// The name of a header of the request.
+    pub header: Option<String>,
+    /// Whether weir has translated the request from another protocol.
+    pub translated: Option<bool>,
+    /// The path of a body member. It begins in the object that contains the edited member or, if the edit's path ends in `[]`, in
+    /// the edited array element.
+    pub field: Option<String>,
+    /// The path of a body member. It begins at the root of the body or, in a stream, of the event.
+    pub root_field: Option<String>,
+    /// For `header`: a value that the header must have. If it has several values, one suffices.
+    pub value: Option<String>,
+    /// For `header`: a text that a value of the header must contain. If it has several values, one suffices.
+    pub contains: Option<String>,
+    /// For `field` and `root_field`: the value that the member must have.
+    pub equals: Option<toml::Value>,
+    /// For `field` and `root_field`: the values of which the member must have one.
+    #[serde(rename = "in")]
+    pub one_of: Option<Vec<toml::Value>>,
+    /// For `field` and `root_field`: the text with which the member, a string, must begin.
+    pub starts_with: Option<String>,
+    /// For `field` and `root_field`: whether the member must be present (`true`) or missing (`false`).
+    pub present: Option<bool>,
 }
 
 /// One condition of an edit. An edit applies only where all of its conditions hold.

@@ -1,14 +1,41 @@
-//! The edits of a request's headers and query that a provider file defines.
+//! The edits of a request's headers and query that a provider file defines, as written in the file ([`RawHeaders`], [`RawQuery`])
+//! and as compiled ([`HeadEdits`], [`QueryEdits`]).
 
-#[cfg(test)]
-mod query_tests;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use serde::Deserialize;
+use toml::Spanned;
+
+/// `[headers]`: edits of a request's headers, which are applied in the order remove, rename, set, default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawHeaders {
+    /// The names of the headers to remove.
+    pub remove: Vec<Spanned<String>>,
+    /// The headers to rename: from the old name to the new one.
+    pub rename: BTreeMap<String, Spanned<String>>,
+    /// The headers to set. Their values replace those that the client sent.
+    pub set: BTreeMap<String, Spanned<String>>,
+    /// The headers to add if the client did not send them.
+    pub default: BTreeMap<String, Spanned<String>>,
+}
+
+/// `[query]`: edits of a request's query, which are applied in the order remove, set, default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawQuery {
+    /// The names of the parameters to remove.
+    pub remove: Vec<Spanned<String>>,
+    /// The parameters to set. Their values replace those that the client sent.
+    pub set: BTreeMap<String, Spanned<String>>,
+    /// The parameters to add if the client did not send them.
+    pub default: BTreeMap<String, Spanned<String>>,
+}
 
 /// A provider's header edits in the order in which they are applied: removals, renames, values set, and defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,5 @@
 //! The content of a provider file as written: a type for each table, which the strict TOML parser fills.
+//! The types of conditions and of the edits of headers and queries are beside those that they are compiled to.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, path::Path};
 
@@ -9,6 +10,10 @@ use serde::{
 use toml::Spanned;
 
 use crate::domain::{
+    rules::{
+        condition::RawCondition,
+        head::{RawHeaders, RawQuery},
+    },
     settings::{SettingFault, SettingKind, flag, list_of, map_of, one_of, settings, text, within},
     translation::{ChatReasoning, ChatTraits, ReasoningBack, call_ids::CallIdForm, losses::TranslationMode},
     wire::{UpstreamProtocol, protocol::Protocol},
@@ -312,32 +317,6 @@ settings! {
     }
 }
 
-/// `[headers]`: edits of a request's headers, which are applied in the order remove, rename, set, default.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawHeaders {
-    /// The names of the headers to remove.
-    pub remove: Vec<Spanned<String>>,
-    /// The headers to rename: from the old name to the new one.
-    pub rename: BTreeMap<String, Spanned<String>>,
-    /// The headers to set. Their values replace those that the client sent.
-    pub set: BTreeMap<String, Spanned<String>>,
-    /// The headers to add if the client did not send them.
-    pub default: BTreeMap<String, Spanned<String>>,
-}
-
-/// `[query]`: edits of a request's query, which are applied in the order remove, set, default.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawQuery {
-    /// The names of the parameters to remove.
-    pub remove: Vec<Spanned<String>>,
-    /// The parameters to set. Their values replace those that the client sent.
-    pub set: BTreeMap<String, Spanned<String>>,
-    /// The parameters to add if the client did not send them.
-    pub default: BTreeMap<String, Spanned<String>>,
-}
-
 /// The operation of a `[[body]]` or `[[response]]` edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -383,37 +362,6 @@ pub(crate) struct RawBodyEdit {
     pub values: Option<toml::Value>,
     /// For `refuse`: the message to the client.
     pub message: Option<String>,
-}
-
-/// `when = { .. }`: one condition of an edit. It tests the member of the body, the header or the model that exactly one of
-/// `model`, `header`, `field` and `root_field` names.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawCondition {
-    /// A pattern for the requested model's name; `*` matches any characters.
-    pub model: Option<String>,
-    /// The name of a header of the request.
-    pub header: Option<String>,
-    /// Whether weir has translated the request from another protocol.
-    pub translated: Option<bool>,
-    /// The path of a body member. It begins in the object that contains the edited member or, if the edit's path ends in `[]`, in
-    /// the edited array element.
-    pub field: Option<String>,
-    /// The path of a body member. It begins at the root of the body or, in a stream, of the event.
-    pub root_field: Option<String>,
-    /// For `header`: a value that the header must have. If it has several values, one suffices.
-    pub value: Option<String>,
-    /// For `header`: a text that a value of the header must contain. If it has several values, one suffices.
-    pub contains: Option<String>,
-    /// For `field` and `root_field`: the value that the member must have.
-    pub equals: Option<toml::Value>,
-    /// For `field` and `root_field`: the values of which the member must have one.
-    #[serde(rename = "in")]
-    pub one_of: Option<Vec<toml::Value>>,
-    /// For `field` and `root_field`: the text with which the member, a string, must begin.
-    pub starts_with: Option<String>,
-    /// For `field` and `root_field`: whether the member must be present (`true`) or missing (`false`).
-    pub present: Option<bool>,
 }
 
 /// A list of tables. A list of one table can also be written as that table.

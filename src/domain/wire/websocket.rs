@@ -1,27 +1,23 @@
-//! Encodes and decodes the frames of the WebSocket protocol (RFC 6455), without I/O, and computes the accept key of a handshake.
+//! Encodes and decodes the frames of the WebSocket protocol (RFC 6455), without I/O, and reads and writes what
+//! a handshake needs.
 //!
 //! [`FrameDecoder`] yields the payload of a message in the pieces in which it arrives, because gathering a message takes memory
 //! that only the caller can budget. No extension is supported, so the reserved bits of a frame must be zero.
 
 mod decoder;
-mod handshake_answer;
 mod header;
-mod masked_text;
-mod payload;
 #[cfg(test)]
 mod tests;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use std::collections::VecDeque;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 
-use self::header::{CONTROL_BYTES_MAX, FrameHeader, Opcode};
+use crate::domain::wire::websocket::header::{CONTROL_BYTES_MAX, FrameHeader, Opcode};
 
 pub use self::decoder::FrameDecoder;
-pub use self::handshake_answer::HandshakeAnswer;
-pub use self::masked_text::MaskedText;
-pub use self::payload::mask_in_place;
 
 /// The close code for a frame that violates the protocol (RFC 6455 section 7.4.1).
 const PROTOCOL_ERROR: u16 = 1002;
@@ -182,4 +178,281 @@ pub fn accept_key(key: &str) -> Option<String> {
     digest.update(key.as_bytes());
     digest.update(ACCEPT_SUFFIX);
     Some(STANDARD.encode(digest.finish()))
+}
+
+/// The meaning of a server's answer to a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeAnswer {
+    /// The connection is a WebSocket from now on.
+    Accepted,
+    /// The server answered with this HTTP status, which is not 101.
+    Refused(u16),
+    /// The answer is not HTTP/1.1, or it accepts something that the client has not requested.
+    Invalid,
+}
+
+impl HandshakeAnswer {
+    /// Reads the head of an answer, up to its empty line. `accept` is the `Sec-WebSocket-Accept` for the key of the handshake.
+    pub fn read(head: &[u8], accept: &str) -> Self {
+        let Ok(text) = std::str::from_utf8(head) else {
+            return Self::Invalid;
+        };
+        let mut lines = text.split("\r\n");
+        let Some(status) = lines.next().and_then(read_status) else {
+            return Self::Invalid;
+        };
+        if status != 101 {
+            return Self::Refused(status);
+        }
+        let fields: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once(':')).collect();
+        let values = |name: &str| {
+            let named = fields.iter().filter(move |(field, _)| field.eq_ignore_ascii_case(name));
+            named.map(|(_, value)| value.trim()).collect::<Vec<_>>()
+        };
+        let has_option = |option: &str| {
+            let connection = values("connection");
+            let mut options = connection.iter().flat_map(|value| value.split(','));
+            options.any(|named| named.trim().eq_ignore_ascii_case(option))
+        };
+        let is_websocket = matches!(values("upgrade").as_slice(), [name] if name.eq_ignore_ascii_case("websocket"));
+        let is_accepted = matches!(values("sec-websocket-accept").as_slice(), [value] if *value == accept);
+        let has_extras = !values("sec-websocket-extensions").is_empty() || !values("sec-websocket-protocol").is_empty();
+        match is_websocket && is_accepted && has_option("upgrade") && !has_extras {
+            true => Self::Accepted,
+            false => Self::Invalid,
+        }
+    }
+}
+
+/// Reads the status of a status line, such as `HTTP/1.1 101 Switching Protocols`.
+fn read_status(line: &str) -> Option<u16> {
+    let mut words = line.split(' ');
+    let is_http = words.next()?.starts_with("HTTP/1.");
+    let status: u16 = words.next()?.parse().ok()?;
+    (is_http && (100..600).contains(&status)).then_some(status)
+}
+
+/// A text message in one masked frame. The text is masked as it is written, so that no second copy of it is in memory.
+#[derive(Debug)]
+pub struct MaskedText {
+    mask: [u8; 4],
+    /// The length of the text in bytes, until the frame's header is written; `None` after that.
+    header: Option<u64>,
+    /// The parts of the text that have not been written.
+    parts: VecDeque<Bytes>,
+    /// The number of bytes of the text that have been written, modulo the length of the mask.
+    offset: usize,
+}
+
+impl MaskedText {
+    /// Creates a message whose text is `parts`, one after the other. Together they must be UTF-8.
+    pub fn new(parts: impl IntoIterator<Item = Bytes>, mask: [u8; 4]) -> Self {
+        let parts: VecDeque<Bytes> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        Self {
+            mask,
+            header: Some(parts.iter().map(|part| part.len() as u64).sum()),
+            parts,
+            offset: 0,
+        }
+    }
+
+    /// Whether all of the frame has been written.
+    pub fn is_written(&self) -> bool {
+        self.header.is_none() && self.parts.is_empty()
+    }
+
+    /// Appends the next bytes of the frame to `out`: its header at first, and at most `bytes_max` bytes of the text.
+    pub fn write_next(&mut self, out: &mut BytesMut, bytes_max: usize) {
+        if let Some(length) = self.header.take() {
+            write_text_header(out, length, Some(self.mask));
+        }
+        let mut room = bytes_max;
+        while room > 0
+            && let Some(part) = self.parts.front_mut()
+        {
+            let piece = part.split_to(room.min(part.len()));
+            if part.is_empty() {
+                self.parts.pop_front();
+            }
+            room -= piece.len();
+            let start = out.len();
+            out.extend_from_slice(&piece);
+            if let Some(text) = out.get_mut(start..) {
+                mask_in_place(text, self.mask, self.offset);
+            }
+            self.offset = (self.offset + piece.len()) % self.mask.len();
+        }
+    }
+}
+
+/// Masks a payload, or unmasks a masked one. `payload` is a piece of the frame's payload that begins at `offset`.
+pub fn mask_in_place(payload: &mut [u8], mut mask: [u8; 4], offset: usize) {
+    mask.rotate_left(offset % 4);
+    let [a, b, c, d] = mask;
+    let word_mask = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
+    let (words, rest) = payload.as_chunks_mut::<8>();
+    for word in words {
+        *word = (u64::from_ne_bytes(*word) ^ word_mask).to_ne_bytes();
+    }
+    for (byte, mask) in rest.iter_mut().zip(mask.iter().cycle()) {
+        *byte ^= mask;
+    }
+}
+
+/// The error for bytes that cannot be part of a UTF-8 text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Utf8Fault;
+
+/// A check of UTF-8 text that arrives in pieces. A piece can end in the middle of a character.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Utf8Check {
+    /// The first `length` bytes are the begin of a character whose other bytes have not arrived.
+    begun: [u8; 4],
+    length: usize,
+}
+
+impl Utf8Check {
+    /// Checks the next piece of the text. Fails as soon as no further bytes could make the text valid.
+    fn push(&mut self, piece: &[u8]) -> Result<(), Utf8Fault> {
+        let mut rest = piece;
+        while !self.is_complete() {
+            let [byte, behind @ ..] = rest else { return Ok(()) };
+            rest = behind;
+            *self.begun.get_mut(self.length).ok_or(Utf8Fault)? = *byte;
+            self.length += 1;
+            let begun = self.begun.get(..self.length).unwrap_or_default();
+            match std::str::from_utf8(begun) {
+                Ok(_) => self.length = 0,
+                Err(error) if error.error_len().is_none() => {}
+                Err(_) => return Err(Utf8Fault),
+            }
+        }
+        let Err(error) = std::str::from_utf8(rest) else {
+            return Ok(());
+        };
+        // Otherwise the error is that a character at the end of the piece is not complete.
+        if error.error_len().is_some() {
+            return Err(Utf8Fault);
+        }
+        let begun = rest.get(error.valid_up_to()..).unwrap_or_default();
+        for (to, from) in self.begun.iter_mut().zip(begun) {
+            *to = *from;
+        }
+        self.length = begun.len();
+        Ok(())
+    }
+
+    /// Whether the text so far ends with a complete character.
+    const fn is_complete(&self) -> bool {
+        self.length == 0
+    }
+}
+
+#[cfg(test)]
+mod handshake_answer_tests {
+    use super::*;
+
+    const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+    fn answer(fields: &[(&str, &str)]) -> HandshakeAnswer {
+        let mut head = "HTTP/1.1 101 Switching Protocols\r\n".to_owned();
+        for (name, value) in fields {
+            head += &format!("{name}: {value}\r\n");
+        }
+        HandshakeAnswer::read((head + "\r\n").as_bytes(), ACCEPT)
+    }
+
+    #[test]
+    fn only_an_answer_to_this_handshake_opens_a_websocket() {
+        let good = [
+            ("Upgrade", "WebSocket"),
+            ("connection", "keep-alive, Upgrade"),
+            ("Sec-WebSocket-Accept", ACCEPT),
+            ("date", "now"),
+        ];
+        assert_eq!(answer(&good), HandshakeAnswer::Accepted);
+        for missing in 0..3 {
+            let mut fields = good.to_vec();
+            fields.remove(missing);
+            assert_eq!(answer(&fields), HandshakeAnswer::Invalid, "{fields:?}");
+        }
+        for wrong in [
+            ("sec-websocket-accept", "other"),
+            ("sec-websocket-extensions", "permessage-deflate"),
+            ("sec-websocket-protocol", "chat"),
+            ("upgrade", "h2c"),
+        ] {
+            let fields = [&good[..], &[wrong]].concat();
+            assert_eq!(answer(&fields), HandshakeAnswer::Invalid, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn another_status_refuses_the_websocket() {
+        let read = |head: &[u8]| HandshakeAnswer::read(head, ACCEPT);
+        for status in [200, 401, 426, 503] {
+            let head = format!("HTTP/1.1 {status} Any Words\r\nconnection: close\r\n\r\n");
+            assert_eq!(read(head.as_bytes()), HandshakeAnswer::Refused(status));
+        }
+        for head in [
+            "",
+            "SSH-2.0-x\r\n\r\n",
+            "HTTP/1.1\r\n\r\n",
+            "HTTP/1.1 9999 x\r\n\r\n",
+            "HTTP/2 101\r\n\r\n",
+        ] {
+            assert_eq!(read(head.as_bytes()), HandshakeAnswer::Invalid, "{head:?}");
+        }
+        assert_eq!(read(b"\xFF\r\n\r\n"), HandshakeAnswer::Invalid);
+    }
+}
+
+#[cfg(test)]
+mod masked_text_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The text that a server reads from a frame, and whether that is a complete message.
+    fn decoded(mut frame: BytesMut) -> (Option<u64>, Vec<u8>, bool) {
+        let limits = FrameLimits {
+            message_bytes_max: 1 << 20,
+            fragments_max: 1,
+        };
+        let mut decoder = FrameDecoder::new(FrameRole::Server, limits);
+        let (mut announced, mut text, mut is_complete) = (None, Vec::new(), false);
+        while let Some(event) = decoder.next_event(&mut frame).expect("valid frames") {
+            match event {
+                FrameEvent::MessageStart { kind, length } => {
+                    assert_eq!(kind, MessageKind::Text);
+                    announced = length;
+                }
+                FrameEvent::Payload(piece) => text.extend_from_slice(&piece),
+                FrameEvent::MessageEnd => is_complete = true,
+                other => panic!("{other:?}"),
+            }
+        }
+        (announced, text, is_complete)
+    }
+
+    proptest! {
+        #[test]
+        fn a_server_reads_the_parts_as_one_text_however_they_are_written(
+            parts in prop::collection::vec("[a-zé€]{0,40}", 0..6),
+            mask: [u8; 4],
+            bytes_max in 1_usize..50,
+        ) {
+            let text = parts.concat();
+            let mut message = MaskedText::new(parts.into_iter().map(Bytes::from), mask);
+            let mut frame = BytesMut::new();
+            let mut rounds = 0;
+            while !message.is_written() {
+                message.write_next(&mut frame, bytes_max);
+                rounds += 1;
+                prop_assert!(rounds <= text.len() + 1);
+            }
+            message.write_next(&mut frame, bytes_max);
+            prop_assert_eq!(decoded(frame), (Some(text.len() as u64), text.into_bytes(), true));
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::{
         wire::{provider_state::StateKey, session_hint::SessionHint},
     },
     providers::{
-        endpoint::{Endpoint, Route},
+        Endpoint, Route,
         pools::{CredentialState, Probing, ProviderBackend},
     },
 };

@@ -28,7 +28,7 @@ use crate::{
     },
     edges::clock,
     gateway::request::Request,
-    providers::endpoint::Endpoint,
+    providers::Endpoint,
 };
 
 /// The header of a translated answer that names what was not carried over as it is (docs/translation.md).

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::config::sockets::SocketsConfig;
+use crate::config::gateway::SocketsConfig;
 
 /// A socket may end before its maximum age, by at most that age divided by this number.
 const AGE_SPREAD_DIVISOR: u32 = 12;

@@ -28,7 +28,7 @@ use pingora_proxy::HttpProxy;
 use tokio::sync::mpsc;
 
 use crate::{
-    domain::wire::responses_socket::conversations::SocketLane,
+    domain::wire::responses_socket::SocketLane,
     gateway::{
         handshake::SocketHandshake,
         lines::SocketLines,

@@ -17,12 +17,11 @@ use crate::side::admin::Description;
 use crate::{
     admin::{Admin, AdminHandler, ConnectionExtension, audit::Author},
     api::{
-        AdminQuestion,
+        AdminError, AdminErrorCode, AdminQuestion,
         accounts::{
             AdjustAccount, CreateAccount, CreditAccount, ListAccounts, ResumeAccount, ShowAccount, SuspendAccount,
             UpdateAccount,
         },
-        error::{AdminError, AdminErrorCode},
         keys::{CreateKey, DeleteKey, EndOverlap, ListKeys, LowerKey, RevokeKey, RotateKey, ShowKey, UpdateKey},
         log::{
             ExportLog, ListLatestRows, ListNewestRows, QueryLog,

@@ -15,8 +15,7 @@ use crate::{
     edges::clock,
     journal::NumberedRow,
     sinks::{
-        Batch, FedLogBackend, LogBackend,
-        asks::{LatestKeyRows, LogPageQuery, NewestRowsQuery},
+        Batch, FedLogBackend, LatestKeyRows, LogBackend, LogPageQuery, NewestRowsQuery,
         contract::{BEGIN_MS, node, row},
     },
 };

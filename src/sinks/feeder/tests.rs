@@ -12,7 +12,7 @@ use crate::{
         tests::{grow_old, scratch, sinks::open_on_a_short_disk, tell},
     },
     sinks::{
-        batcher::{BatchLimits, Linger},
+        BatchLimits, Linger,
         contract::{BEGIN_MS, row},
         memory::{Fault, Memory},
         tail::LogTails,

@@ -17,11 +17,7 @@ use tokio::sync::Notify;
 use crate::{
     domain::ledger::NodeId,
     sinks::files::{
-        query::is_missing,
-        schema::GROUP_ROWS,
-        staging::{self, FileName, StagingFolder},
-        storage::FileStorage,
-        stream::RowStream,
+        self, FileName, StagingFolder, query::is_missing, schema::GROUP_ROWS, storage::FileStorage, stream::RowStream,
         table::TableWriter,
     },
 };
@@ -97,12 +93,12 @@ impl FileMerger {
     }
 
     fn merge_days(&self, workplace: &StagingFolder, storage: &dyn FileStorage, now_ms: i64) -> io::Result<()> {
-        let today = staging::day_of(now_ms.saturating_sub(SLACK_MS));
+        let today = files::day_of(now_ms.saturating_sub(SLACK_MS));
         for of_day in storage.all_files()?.chunk_by(|one, next| one.day == next.day) {
             let Some(day) = of_day.first().map(|place| place.day) else {
                 continue;
             };
-            let mut places = staging::without_merged(of_day);
+            let mut places = files::without_merged(of_day);
             while let Some(run) = self.next_run(storage, &places, day < today)? {
                 match merge(workplace, storage, &run) {
                     Ok(()) => places = storage.unmerged_files(day)?,
@@ -124,7 +120,7 @@ impl FileMerger {
     /// Removes files that were merged into another one at least [`STAYS_MS`] ago.
     fn remove_merged(&self, storage: &dyn FileStorage, now_ms: i64) -> io::Result<()> {
         let all = storage.all_files()?;
-        let counting = staging::without_merged(&all);
+        let counting = files::without_merged(&all);
         let covered = all.into_iter().filter(|place| counting.binary_search(place).is_err());
         let old: BTreeMap<FileName, i64> = {
             let mut known = self.merged.lock();

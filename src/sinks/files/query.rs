@@ -21,14 +21,8 @@ use crate::{
     },
     journal::NumberedRow,
     sinks::{
-        asks::{LogPageQuery, PAGE_ROWS_MAX, RowPage},
-        files::{
-            group::RowFilter,
-            staging::{self, FileName},
-            storage::FileStorage,
-            stream::RowStream,
-            table::TableReader,
-        },
+        LogPageQuery, PAGE_ROWS_MAX, RowPage,
+        files::{self, FileName, group::RowFilter, storage::FileStorage, stream::RowStream, table::TableReader},
     },
 };
 
@@ -65,7 +59,7 @@ fn open_tables(home: &dyn FileStorage, wanted: &RowFilter) -> Result<Option<Vec<
 /// Returns the files that may have rows of the filter's day. A file also has late rows of the day before its own, so the files of
 /// the next day are included.
 fn candidate_files(home: &dyn FileStorage, filter: &LogFilter) -> io::Result<Vec<FileName>> {
-    let day = staging::day_of(filter.since_ms);
+    let day = files::day_of(filter.since_ms);
     let mut places = home.unmerged_files(day)?;
     if let Ok(next) = day.tomorrow() {
         places.extend(home.unmerged_files(next)?);

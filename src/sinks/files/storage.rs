@@ -16,8 +16,8 @@ use tokio::runtime::Handle;
 use crate::{
     domain::ledger::daily_sums::RetentionProgress,
     sinks::files::{
+        self, FileName, file_names, make_folder, new_partial_file_in,
         s3::{BucketClient, BucketError, BucketObject, BucketRequestError, BucketSettings, object_error},
-        staging::{self, FileName, file_names, make_folder, new_partial_file_in},
         table::{FooterCache, TableReader},
     },
 };
@@ -41,7 +41,7 @@ pub(super) trait FileStorage: Send + Sync {
 
     /// Returns the files of a day that were not merged into another one.
     fn unmerged_files(&self, day: Date) -> io::Result<Vec<FileName>> {
-        Ok(staging::without_merged(&self.day_files(day)?))
+        Ok(files::without_merged(&self.day_files(day)?))
     }
 
     /// Returns the sizes of a day's files, in bytes. Files that are removed during the call may be missing.
@@ -179,7 +179,7 @@ impl FileStorage for BucketStorage {
         let folders = self.list_names("", true)?;
         let days = folders
             .iter()
-            .filter_map(|(name, _)| staging::parse_day(name.strip_suffix('/')?));
+            .filter_map(|(name, _)| files::parse_day(name.strip_suffix('/')?));
         let mut days: Vec<Date> = days.collect();
         days.sort_unstable();
         Ok(days)
@@ -265,7 +265,7 @@ impl FileStorage for FolderStorage {
     fn days(&self) -> io::Result<Vec<Date>> {
         let mut days: Vec<Date> = file_names(&self.0)?
             .iter()
-            .filter_map(|name| staging::parse_day(name))
+            .filter_map(|name| files::parse_day(name))
             .collect();
         days.sort_unstable();
         Ok(days)

@@ -31,10 +31,10 @@ use crate::{
     },
     journal::NumberedRow,
     sinks::files::{
+        FileName,
         group::{RowFilter, RowGroup},
         s3::{BucketObject, ObjectReader},
         schema::{self, COLUMNS, ColumnForm, ParquetColumn},
-        staging::FileName,
     },
 };
 

@@ -103,7 +103,7 @@ fn hours(node: &NodeId, hours: i64, rows_each: u64) -> Vec<Batch> {
 
 /// The names of the files that count.
 fn names(files: &LogFiles) -> Vec<String> {
-    let counting = staging::without_merged(&files.storage.all_files().unwrap());
+    let counting = without_merged(&files.storage.all_files().unwrap());
     counting.iter().map(FileName::name).collect()
 }
 

@@ -11,7 +11,7 @@ use crate::sinks::own_journal::OwnJournalError;
 use crate::{
     domain::ledger::{consumption::Row, daily_sums},
     journal::{Journal, JournalError, NumberedRow},
-    sinks::{Batch, Sink, SinkError, backfill, batcher::BatchLimits},
+    sinks::{Batch, BatchLimits, Sink, SinkError, backfill},
     store::ledger::{LedgerStore, LogLists, PUT_ROWS_MAX},
 };
 

@@ -11,9 +11,7 @@ use crate::{
     },
     journal::{NumberedRow, STEP_BYTES_MAX, tests::scratch},
     sinks::{
-        Batch, FedLog, Sink,
-        asks::LogPageQuery,
-        backfill,
+        Batch, FedLog, LogPageQuery, Sink, backfill,
         contract::{BEGIN_MS, pages::of_day, row},
         files::LogFiles,
         store_log::StoreLog,

@@ -17,13 +17,11 @@ use crate::{
     domain::{keys::KeyId, ledger::NodeId},
     journal::NumberedRow,
     sinks::{
-        Batch, LogBackend, Sink, SinkError,
-        asks::{LatestKeyRows, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
-        batcher::{BatchLimits, Linger},
+        Batch, BatchLimits, LatestKeyRows, Linger, LogBackend, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage,
+        Sink, SinkError,
         postgres::{
-            self, PostgresError, PostgresSettings, columns,
+            self, LogQuery, PostgresError, PostgresReader, PostgresSettings, columns,
             connection::{PostgresConnection, PostgresDialer, with_timeout},
-            query::{LogQuery, PostgresReader},
         },
     },
 };

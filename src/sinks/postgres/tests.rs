@@ -11,8 +11,7 @@ use crate::{
     domain::ledger::{NodeId, consumption::Row},
     journal::NumberedRow,
     sinks::{
-        Batch, LogBackend, Sink, SinkError,
-        asks::LogPageQuery,
+        Batch, LogBackend, LogPageQuery, Sink, SinkError,
         contract::{self, BEGIN_MS, Place, batch, node, row},
     },
 };

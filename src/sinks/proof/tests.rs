@@ -7,7 +7,7 @@ use crate::{
     domain::ledger::{AccountChange, Settlement, Step},
     journal::NumberedRow,
     sinks::{
-        batcher::{BatchLimits, Linger},
+        BatchLimits, Linger,
         contract::{BEGIN_MS, node, row},
         tail::LogTail,
     },

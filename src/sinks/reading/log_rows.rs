@@ -15,10 +15,7 @@ use crate::{
     },
     edges::clock,
     journal::NumberedRow,
-    sinks::{
-        LogBackend,
-        asks::{LogPageQuery, PAGE_ROWS_MAX, RowPage},
-    },
+    sinks::{LogBackend, LogPageQuery, PAGE_ROWS_MAX, RowPage},
 };
 
 /// A position in the log: rows up to it have been read. It remains valid while rows are added and removed.

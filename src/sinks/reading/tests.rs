@@ -10,7 +10,7 @@ use crate::{
     domain::ledger::{consumption::Row, ids::Tag, log_query},
     edges::clock,
     sinks::{
-        batcher::{BatchLimits, Linger},
+        BatchLimits, Linger,
         contract::{BEGIN_MS, node, row},
         store_log::{StoreLog, tests::shelf::StoreShelf},
         tail::LogTail,

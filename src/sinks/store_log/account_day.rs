@@ -17,7 +17,7 @@ use crate::{
         log_query::{self, LogFilter, LogPosition},
     },
     edges::clock,
-    sinks::asks::{LogPageQuery, has_passed},
+    sinks::{LogPageQuery, has_passed},
     store::{
         StoreError,
         ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, LogLists},

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     domain::ledger::consumption::Row,
     sinks::{
-        batcher::Linger,
+        Linger,
         contract::{BEGIN_MS, node, row},
     },
 };

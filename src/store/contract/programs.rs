@@ -9,10 +9,10 @@ use proptest::test_runner::TestRunner;
 
 use super::model::ModelStore;
 use super::{digest, id, record, to};
+use crate::domain::Version;
 use crate::domain::keys::Rotation;
 use crate::domain::keys::change::{ChangeAuthor, ChangePrecondition, KeyChange, KeyUpdate};
 use crate::domain::ledger::{KeyTermsChange, QuotaReset, RateLimitsChange};
-use crate::domain::version::Version;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::redis::test_server::TestServer;
 use crate::store::{ChangeError, Changes, KeyLookup, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};

@@ -32,9 +32,9 @@ use crate::{
         ledger::{
             Account, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId, SpendByKey,
             Step, TopUp, TopUpReply,
+            account::notices::{NoticeId, TakenNotices},
             daily_sums::{DailySum, DailySums, SumSelector},
             lease::{LeaseCall, LeaseReply},
-            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,

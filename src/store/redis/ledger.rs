@@ -52,9 +52,9 @@ use crate::{
         ledger::{
             AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, Denial, KeySpend, NodeId, OperationId,
             SpendByKey, Step, TopUp, TopUpReply,
+            account::notices::{NoticeId, TakenNotices},
             daily_sums::{DailySum, DailySums, SumSelector},
             lease::{LeaseCall, LeaseChange, LeaseReply},
-            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,

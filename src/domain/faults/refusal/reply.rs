@@ -1,13 +1,10 @@
 //! Converts refusals to HTTP answers.
 
-mod body;
-
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::domain::faults::refusal::reply::body::{model_phrase, shortened};
-use crate::domain::faults::refusal::{Refusal, limit::retry_info};
+use crate::domain::faults::refusal::{Refusal, body_message, limit::retry_info, model_phrase, shortened};
 use crate::domain::wire::http1::head::HeadFault;
 use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
 use crate::domain::wire::provider_state::StateKind;
@@ -244,7 +241,7 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::BodyTooLargeDecoded { .. }
         | Refusal::BodyBudgetExhausted
         | Refusal::BodyShareUsed { .. }
-        | Refusal::BodyWorkLimited => body::message(refusal),
+        | Refusal::BodyWorkLimited => body_message(refusal),
         Refusal::Limited(limit) => limit.message(),
         Refusal::JournalFull => {
             "The service cannot record the use of this request now. Try again shortly.".to_owned()

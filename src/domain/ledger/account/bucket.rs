@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     keys::terms::RateLimits,
     ledger::{
-        admission::{Denial, LimitScope, RateKind},
+        Denial, LimitScope, RateKind,
         lease::{ALL_PART_OF_LEFT, PART_OF_LEFT, RateUse},
     },
 };

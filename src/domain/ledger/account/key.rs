@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{
     keys::{KeyRecord, KeyState, terms::KeyTerms},
     ledger::{
+        Denial, Settlement,
         account::{bucket::RateBuckets, charge, sum},
-        admission::Denial,
         period::{COUNTERS_KEPT_MS, Period, day_at},
-        step::Settlement,
     },
     money::NanoUsd,
 };

@@ -31,13 +31,12 @@ use crate::domain::{
     QuickMap,
     keys::{KeyId, terms::KeyTerms},
     ledger::{
+        AccountChange, TopUpReply,
         account::{Account, bounded, holds::Hold, key::KeyMirror},
-        admission::TopUpReply,
         lease::{
             ALL_PART_OF_LEFT, LeaseCall, LeaseChange, LeaseGrant, LeaseId, LeaseReply, PART_OF_LEFT, PART_OF_WANTED,
             RECALL_MS, day_of,
         },
-        step::AccountChange,
     },
     money::NanoUsd,
 };

@@ -196,10 +196,7 @@ mod tests {
             KeyRecord, KeyState,
             terms::{KeyTerms, RateLimits},
         },
-        ledger::{
-            admission::{AdmitCall, AdmitReply, Denial, TopUp, TopUpReply},
-            step::{AccountChange, Step},
-        },
+        ledger::{AccountChange, AdmitCall, AdmitReply, Denial, Step, TopUp, TopUpReply},
     };
     use proptest::prelude::*;
     use std::sync::Arc;

@@ -28,7 +28,7 @@ use super::{
 use crate::domain::{
     keys::{KeyId, terms::RateLimits},
     ledger::{
-        admission::{AdmitCall, Denial, LimitScope},
+        AdmitCall, Denial, LimitScope,
         lease::{ALL_PART_OF_LEFT, LeaseAllowance, LeaseCall, LeaseChange, PART_OF_LEFT, PART_OF_WANTED, RateUse},
     },
 };

@@ -5,12 +5,12 @@ use smol_str::SmolStr;
 use crate::domain::{
     keys::KeyId,
     ledger::{
+        AccountChange, Settlement, Step,
         consumption::{CostShare, PriceModifiers, RequestTransport, Row},
         daily_sums::Sums,
         ids::{NodeId, Tag},
         journaled::{AdmittedRequest, Checkpoint, Record, RecordReader, VERSION, has, kind},
         lease::LeaseId,
-        step::{AccountChange, Settlement, Step},
     },
     money::NanoUsd,
     wire::usage::{RunKind, Usage, UsageSource},

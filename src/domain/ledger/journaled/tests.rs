@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::ledger::{
+    AccountChange, Settlement,
     consumption::row_json_tests::{count, modifiers, parts, row, source, text, usage},
     daily_sums::Sums,
     ids::NodeId,
-    step::{AccountChange, Settlement},
     tests::record as account_record,
 };
 

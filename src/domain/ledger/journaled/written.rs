@@ -4,12 +4,12 @@ use smol_str::SmolStr;
 
 use crate::domain::{
     ledger::{
+        AccountChange, Settlement, Step,
         consumption::{CostShare, PriceModifiers, RequestTransport, Row},
         daily_sums::Sums,
         ids::Tag,
         journaled::{AdmittedRequest, Checkpoint, Record, RecordWriter, VERSION, has, kind, without_zeros},
         lease::LeaseId,
-        step::{AccountChange, Settlement, Step},
     },
     wire::usage::{RunKind, Usage, UsageSource},
 };

@@ -21,7 +21,7 @@ use std::{
 use crate::domain::{
     QuickMap,
     ledger::{
-        admission::Grant,
+        Grant,
         lease::{LeaseAllowance, LeaseChange, LeaseGrant, LeaseReply, RateUse, day_of},
     },
     money::NanoUsd,

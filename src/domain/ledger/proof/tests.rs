@@ -1,5 +1,7 @@
 //! Any program of rows that come, are summed, fed and read, with faults at the home.
 
+mod counters;
+
 use proptest::prelude::*;
 
 use super::*;

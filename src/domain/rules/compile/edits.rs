@@ -8,9 +8,8 @@ use crate::domain::{
     rules::{
         body::JsonNumber,
         compile::{json_text, path_members},
-        condition::{Condition, FieldBase, FieldTest, HeaderTest, ModelPattern, Scalar, ValueTest},
-        head::{HeadEdit, HeadEdits, HeadOp, QueryEdit, QueryEdits, QueryOp},
-        raw::{RawCondition, RawHeaders, RawQuery},
+        condition::{Condition, FieldBase, FieldTest, HeaderTest, ModelPattern, RawCondition, Scalar, ValueTest},
+        head::{HeadEdit, HeadEdits, HeadOp, QueryEdit, QueryEdits, QueryOp, RawHeaders, RawQuery},
     },
     strict_toml::Faults,
 };

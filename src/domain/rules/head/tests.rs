@@ -1,5 +1,7 @@
 //! Tests of header edits.
 
+mod query;
+
 use super::*;
 use crate::domain::rules::{RuleFile, compile::compile};
 

@@ -19,10 +19,7 @@ use crate::domain::{
         json_pick::{PathSet, Picks},
         protocol::{
             InBandError,
-            provider_error::{
-                self,
-                context_overflow::{is_context_overflow, overflow_message},
-            },
+            provider_error::{self, is_context_overflow, overflow_message},
         },
     },
 };

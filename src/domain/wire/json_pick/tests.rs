@@ -1,5 +1,7 @@
 //! Tests of `json_pick`.
 
+mod array;
+
 use std::sync::LazyLock;
 
 use proptest::prelude::*;

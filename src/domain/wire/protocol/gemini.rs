@@ -1,22 +1,25 @@
 //! The Gemini-style protocol: reads a provider's answers, and writes weir's errors in the protocol's form.
 
-mod candidates;
-
-use std::borrow::Cow;
-use std::sync::{LazyLock, OnceLock};
+use std::{
+    borrow::Cow,
+    sync::{LazyLock, OnceLock},
+};
 
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
-use crate::domain::wire::json_pick::PickSegment::{Each, Key};
-use crate::domain::wire::json_pick::{PathSet, PickPath, PickRule, Picks};
-use crate::domain::wire::protocol::gemini::candidates::ProviderToolCounts;
-use crate::domain::wire::protocol::gemini::candidates::{Candidates, content_part};
-use crate::domain::wire::protocol::varying::{TextDelta, VaryingKind, VaryingMember, VerbatimMember};
-use crate::domain::wire::protocol::{AnswerFacts, in_band_error, reported_source, update_json, update_text};
-use crate::domain::wire::protocol::{Break, created_state, varying};
-use crate::domain::wire::usage::{Modalities, Usage, fields::ReportField};
-use crate::domain::wire::usage::{PriceModifiers, UnlimitedWork, UsageSource};
+use crate::domain::wire::{
+    json_pick::{
+        ObjectMarks, PathSet, PickPath, PickRule,
+        PickSegment::{self, Each, Key},
+        Picks,
+    },
+    protocol::{
+        AnswerFacts, Break, created_state, in_band_error, reported_source, update_json, update_text,
+        varying::{self, TextDelta, VaryingKind, VaryingMember, VerbatimMember},
+    },
+    usage::{Modalities, PriceModifiers, UnlimitedWork, Usage, UsageSource, fields::ReportField},
+};
 
 const USAGE: usize = 0;
 const MODEL: usize = 1;
@@ -40,8 +43,8 @@ pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
     PathSet::new(
         &[
             PICKS,
-            &candidates::CANDIDATE_PATHS,
-            &candidates::TOOL_PATHS,
+            &CANDIDATE_PATHS,
+            &TOOL_PATHS,
             varying::GEMINI,
             created_state::GEMINI,
         ]
@@ -50,11 +53,11 @@ pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
 });
 
 /// The index in [`PATHS`] of the first path of created state.
-pub(super) const MADE: usize = OWN_TOOLS + candidates::TOOL_PATHS.len() + varying::GEMINI.len();
+pub(super) const MADE: usize = OWN_TOOLS + TOOL_PATHS.len() + varying::GEMINI.len();
 /// The index in [`PATHS`] of the first path that marks candidates.
 const CANDIDATES: usize = PICKS.len();
 /// The index in [`PATHS`] of the first path that counts the work of the provider's tools.
-const OWN_TOOLS: usize = CANDIDATES + candidates::CANDIDATE_PATHS.len();
+const OWN_TOOLS: usize = CANDIDATES + CANDIDATE_PATHS.len();
 
 const PICKS: &[PickPath] = &[
     PickPath::new(&[Key("usageMetadata")], PickRule::Fields(&USAGE_FIELDS)),
@@ -205,7 +208,7 @@ impl GeminiState {
         update_text(&mut facts.model, picks.text(MODEL));
         let refusal = last_reason(picks, BLOCK_REASON);
         self.candidates
-            .on_chunk(picks.each_marks(CANDIDATES + candidates::EACH), refusal.is_some());
+            .on_chunk(picks.each_marks(CANDIDATES + EACH), refusal.is_some());
         update_text(&mut facts.finish_reason, last_reason(picks, FINISH_REASON).or(refusal));
         facts.content_seen |= Self::has_content(picks);
         if Self::is_error(picks) {
@@ -245,14 +248,14 @@ impl GeminiState {
         let names_another = picks
             .text(MODEL)
             .is_some_and(|model| facts.model.as_deref() != Some(&model));
-        let ends = candidates::has_ended_candidate(picks.each_marks(CANDIDATES + candidates::EACH));
+        let ends = has_ended_candidate(picks.each_marks(CANDIDATES + EACH));
         names_another || ends || last_reason(picks, BLOCK_REASON).is_some()
     }
 
     /// Returns the members that can differ in the next chunk, if the chunk only adds text (see
     /// [`super::dialect::AnswerDialect::text_delta`]). Most chunks do, with counts that grow with the text.
     pub(super) fn text_delta(picks: &Picks<'_>) -> Option<TextDelta> {
-        let (each, index) = (CANDIDATES + candidates::EACH, CANDIDATES + candidates::INDEX);
+        let (each, index) = (CANDIDATES + EACH, CANDIDATES + INDEX);
         if !(picks.is_present(FIRST_CONTENT) && picks.has_only(&[USAGE, MODEL, FIRST_CONTENT, each, index])) {
             return None;
         }
@@ -368,4 +371,130 @@ pub(in crate::domain) fn error_status(status: u16) -> &'static str {
 
 pub(in crate::domain) fn error_body(status: u16, name: &str, message: &str) -> Value {
     json!({ "error": { "code": status, "message": message, "status": name } })
+}
+
+/// The mark of a candidate that has content.
+const CONTENT: u8 = 1;
+/// The mark of a candidate that has a finish reason.
+const REASON: u8 = 1 << 1;
+/// The maximum number of candidates that are distinguished. Further ones share the last bit. The vendor allows at most eight
+/// (<https://ai.google.dev/api/generate-content>, `candidateCount`).
+const PLACES: u8 = 64;
+/// The JSON texts that mean no finish reason: the name and the number of that enum value.
+const NO_REASON: &[&str] = &["\"FINISH_REASON_UNSPECIFIED\"", "0"];
+
+/// The paths whose values mark the candidates of a chunk.
+const CANDIDATE_PATHS: [PickPath; 3] = [
+    PickPath::new(&[Key("candidates"), Each], PickRule::ListMarked),
+    PickPath::new(&[Key("candidates"), Each, Key("index")], PickRule::MarkNumber),
+    PickPath::new(
+        &[Key("candidates"), Each, Key("finishReason")],
+        PickRule::MarkPresence {
+            bits: REASON,
+            none: NO_REASON,
+        },
+    ),
+];
+/// The index in [`CANDIDATE_PATHS`] of the path of each candidate. The next constant is that of a candidate's number.
+const EACH: usize = 0;
+const INDEX: usize = 1;
+
+/// Returns the path of a kind of parts that is content. It marks the candidate that has such a part.
+const fn content_part(segments: &'static [PickSegment]) -> PickPath {
+    PickPath::new(
+        segments,
+        PickRule::MarkPresence {
+            bits: CONTENT,
+            none: &[],
+        },
+    )
+}
+
+/// The candidates of an answer so far, one bit for each.
+///
+/// A finish reason ends its candidate only until more content follows: the output of a tool that the provider runs ends with a
+/// reason of its own, and some servers send an empty reason first, or a reason in each chunk.
+#[derive(Clone, Copy, Debug, Default)]
+struct Candidates {
+    begun: u64,
+    ended: u64,
+    /// Whether the provider has refused the prompt and no content has arrived since then.
+    refused: bool,
+}
+
+impl Candidates {
+    /// Handles the candidates of a chunk. A candidate without a number gets its index in the chunk, because an `index` of zero is
+    /// omitted. `refuses` is true if the chunk refuses the prompt.
+    fn on_chunk(&mut self, candidates: impl Iterator<Item = ObjectMarks>, refuses: bool) {
+        for (place, ObjectMarks { bits, number }) in (0..PLACES).chain(std::iter::repeat(PLACES)).zip(candidates) {
+            let candidate = 1 << number.unwrap_or(place).min(PLACES - 1);
+            self.begun |= candidate;
+            if bits & REASON != 0 {
+                self.ended |= candidate;
+            } else if bits & CONTENT != 0 {
+                self.ended &= !candidate;
+                self.refused = false;
+            }
+        }
+        self.refused |= refuses;
+    }
+
+    /// Whether all candidates have ended.
+    fn have_ended(&self) -> bool {
+        self.refused || self.begun != 0 && self.ended == self.begun
+    }
+}
+
+/// Whether one of these candidates has a finish reason.
+fn has_ended_candidate(mut candidates: impl Iterator<Item = ObjectMarks>) -> bool {
+    candidates.any(|candidate| candidate.bits & REASON != 0)
+}
+
+macro_rules! count {
+    ($take:expr, $($kind:literal),+) => {
+        PickPath::new(
+            &[Key("candidates"), Each, Key("content"), Key("parts"), Each, $(Key($kind)),+],
+            $take,
+        )
+    };
+}
+
+/// The rule that counts the media types of images.
+const IMAGE: PickRule = PickRule::CountBeginning(&["image"]);
+
+/// The paths that count calls of the provider's own tools, then their results, then images.
+const TOOL_PATHS: [PickPath; 6] = [
+    count!(PickRule::Count, "executableCode"),
+    count!(PickRule::Count, "toolCall"),
+    count!(PickRule::Count, "codeExecutionResult"),
+    count!(PickRule::Count, "toolResponse"),
+    count!(IMAGE, "inlineData", "mimeType"),
+    count!(IMAGE, "fileData", "mimeType"),
+];
+
+/// The number of calls of the provider's own tools, of their results, and of images so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct ProviderToolCounts {
+    calls: u64,
+    results: u64,
+    images: u64,
+}
+
+impl ProviderToolCounts {
+    /// Adds the counts of a chunk. `base` is the index of the first path of [`TOOL_PATHS`].
+    fn on_chunk(&mut self, picks: &Picks<'_>, base: usize) {
+        let count = |at: usize| picks.count(base + at);
+        self.calls = self.calls.saturating_add(count(0) + count(1));
+        self.results = self.results.saturating_add(count(2) + count(3));
+        self.images = self.images.saturating_add(count(4) + count(5));
+    }
+
+    /// Returns the totals. `searches` are reported elsewhere and are added. A call can appear without its result, and a result
+    /// without its call, so the larger number of both is used.
+    fn unlimited(&self, searches: u64) -> UnlimitedWork {
+        UnlimitedWork {
+            tool_calls: self.calls.max(self.results).saturating_add(searches),
+            images: self.images,
+        }
+    }
 }

@@ -3,8 +3,8 @@
 use bytes::{Buf, BytesMut};
 
 use super::header::{FrameHeader, Opcode};
-use super::payload::{Utf8Check, mask_in_place};
 use super::{ControlOpcode, FrameEvent, FrameFault, FrameLimits, FrameRole, INVALID_PAYLOAD, MessageKind, TOO_BIG};
+use crate::domain::wire::websocket::{Utf8Check, mask_in_place};
 
 /// The fault of a text message that is not UTF-8.
 const NOT_UTF8: FrameFault = FrameFault {

@@ -16,7 +16,7 @@ use crate::{
         clock,
         resolver::{Resolver, ResolverSettings},
     },
-    providers::{endpoint::Routes, pools::Pools},
+    providers::{Routes, pools::Pools},
 };
 
 /// What a provider does with a request.

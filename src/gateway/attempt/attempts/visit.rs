@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::{
     domain::wire::session_hint::{ServedBy, SessionHint},
     providers::{
-        endpoint::Endpoint,
+        Endpoint,
         pools::{ChosenCredential, CircuitPermit, CredentialState, Probing, ProviderBackend},
     },
 };

@@ -8,11 +8,11 @@ use smol_str::SmolStr;
 
 use super::*;
 use crate::{
-    config::sockets::SocketsConfig,
+    config::gateway::SocketsConfig,
     domain::{
         keys::secret::KeyDigest,
         wire::{
-            responses_socket::{client_frame::ClientFrame, conversations::SocketLane, server_frame::warm_up_events},
+            responses_socket::{SocketLane, client_frame::ClientFrame, server_frame::warm_up_events},
             websocket::{FrameDecoder, FrameEvent, FrameLimits, FrameRole},
         },
     },

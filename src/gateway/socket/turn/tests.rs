@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::*;
 use crate::{
-    config::sockets::SocketsConfig,
+    config::gateway::SocketsConfig,
     domain::faults::refusal::Refusal,
     gateway::{
         conversations::Conversations,

@@ -17,9 +17,9 @@ use crate::{
         ledger::{
             AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId,
             SpendByKey, Step, TopUp, TopUpReply,
+            account::notices::{NoticeId, TakenNotices},
             daily_sums::{DailySum, DailySums, SumSelector},
             lease::{LeaseCall, LeaseReply},
-            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{Fixture, text};
-use crate::{cli::admin_client::AdminClientError, domain::version::Version};
+use crate::{cli::admin_client::AdminClientError, domain::Version};
 
 /// A whole answer, its head apart from its JSON.
 async fn answer(admin: &Fixture, line: &str, condition: &str, body: &str) -> (String, Value) {

@@ -16,7 +16,7 @@ const APART_MS: i64 = 60_000;
 fn grouped(folder: &Path) -> TableReader {
     let place = FileName {
         node: node(1),
-        day: staging::day_of(BEGIN_MS),
+        day: day_of(BEGIN_MS),
         after: 0,
         upto: 1000,
     };

@@ -20,7 +20,7 @@ pub(super) fn merging(files: LogFiles, count: usize) -> LogFiles {
 
 fn place_of(after: u64, upto: u64) -> FileName {
     FileName {
-        day: staging::day_of(BEGIN_MS),
+        day: crate::sinks::files::day_of(BEGIN_MS),
         node: node(1),
         after,
         upto,
@@ -54,7 +54,7 @@ proptest! {
         let mut all: Vec<FileName> = ends
             .into_iter()
             .map(|(after, length, lane, day)| FileName {
-                day: staging::day_of(BEGIN_MS + day * DAY_MS),
+                day: crate::sinks::files::day_of(BEGIN_MS + day * DAY_MS),
                 node: node(lane),
                 after,
                 upto: after + length,
@@ -72,7 +72,7 @@ proptest! {
             .filter(|one| !all.iter().any(|other| is_in(one, other)))
             .cloned()
             .collect();
-        prop_assert_eq!(staging::without_merged(&all), expected);
+        prop_assert_eq!(without_merged(&all), expected);
     }
 }
 

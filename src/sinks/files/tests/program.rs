@@ -284,6 +284,6 @@ proptest! {
         let found = read(&stage, world.days(), limit);
         prop_assert_eq!((ids(&found), found.len()), (world.ids.clone(), world.ids.len()));
         let places = stage.all_files().unwrap();
-        prop_assert_eq!(staging::without_merged(&places), places);
+        prop_assert_eq!(without_merged(&places), places);
     }
 }

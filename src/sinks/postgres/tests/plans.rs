@@ -9,7 +9,7 @@ use crate::{
             log_query::{LogFilter, LogPosition},
         },
     },
-    sinks::{asks::LogPageQuery, postgres::query::LogQuery},
+    sinks::{LogPageQuery, postgres::LogQuery},
 };
 
 /// The partition of 2 November alone is read, by its index from a condition on.

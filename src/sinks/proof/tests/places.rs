@@ -18,11 +18,7 @@ use crate::{
         ledger::{LogDay, NodeId, Step, consumption::Row, log_query},
     },
     journal::NumberedRow,
-    sinks::{
-        Batch, LogBackend, Sink, SinkError,
-        asks::{LatestKeyRows, LogBackendError, LogPageQuery, RowPage},
-        batcher::BatchLimits,
-    },
+    sinks::{Batch, BatchLimits, LatestKeyRows, LogBackend, LogBackendError, LogPageQuery, RowPage, Sink, SinkError},
     store::{
         StoreError,
         ledger::{LedgerStore as _, LogLists, contract::memory::MemoryLedger},

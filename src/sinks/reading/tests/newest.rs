@@ -1,7 +1,7 @@
 //! Pages of the newest rows of a store and of the home before it, and of those on their way to one.
 
 use super::*;
-use crate::sinks::asks::{NewestRows, NewestRowsQuery};
+use crate::sinks::{NewestRows, NewestRowsQuery};
 
 /// Rows of some accounts over some days, one a second, in the order in which they ended.
 fn rows(count: u64, accounts: u64, days: i64) -> Vec<Row> {

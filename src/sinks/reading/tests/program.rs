@@ -7,10 +7,7 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::sinks::{
-    Batch,
-    asks::{NewestRowsQuery, time_key},
-};
+use crate::sinks::{Batch, NewestRowsQuery, time_key};
 
 const BATCHING: BatchLimits = BatchLimits {
     rows_max: 3,

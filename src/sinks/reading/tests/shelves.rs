@@ -11,10 +11,7 @@ use crate::{
         ledger::{NodeId, consumption::Row, log_query},
     },
     journal::NumberedRow,
-    sinks::{
-        LogBackend,
-        asks::{LatestKeyRows, LogBackendError, LogPageQuery, RowPage},
-    },
+    sinks::{LatestKeyRows, LogBackend, LogBackendError, LogPageQuery, RowPage},
 };
 
 /// A home that may be away, and that something may happen to whenever it is read.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::sinks::asks::NewestRows;
+use crate::sinks::NewestRows;
 
 const LONG: Duration = Duration::from_secs(3600);
 

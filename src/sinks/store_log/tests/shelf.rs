@@ -16,10 +16,10 @@ use crate::{
         ledger::{
             AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId, SpendByKey, Step,
             TopUp, TopUpReply,
+            account::notices::{NoticeId, TakenNotices},
             consumption::Row,
             daily_sums::{DailySum, DailySums, SumSelector},
             lease::{LeaseCall, LeaseReply},
-            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,

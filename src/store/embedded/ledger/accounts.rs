@@ -22,9 +22,9 @@ use crate::{
         keys::KeyId,
         ledger::{
             Account, AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, NodeId, Step, VolatileState,
+            account::notices::{NoticeId, TakenNotices},
             consumption::{RETENTION_DAYS, Row},
             daily_sums::{RetentionProgress, day_of},
-            notice::{NoticeId, TakenNotices},
         },
     },
     store::{

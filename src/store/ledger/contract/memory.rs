@@ -13,10 +13,10 @@ use crate::{
         ledger::{
             Account, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId,
             SpendByKey, Step, TopUp, TopUpReply,
+            account::notices::{NoticeId, TakenNotices},
             consumption::Row,
             daily_sums::{self, DailySum, DailySums, DayTags, SumSelector, SumSubject},
             lease::{LeaseCall, LeaseReply},
-            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,

@@ -6,8 +6,10 @@ use crate::{
     domain::{
         ledger::{
             AccountChange, AccountTerms, AdmitCall, OperationId, QuotaReset, Settlement, Step,
-            account::{notices::NOTICES_MAX, operations::OPERATIONS_MAX},
-            notice::{NoticeId, TakenNotices},
+            account::{
+                notices::{NOTICES_MAX, NoticeId, TakenNotices},
+                operations::OPERATIONS_MAX,
+            },
         },
         money::NanoUsd,
     },

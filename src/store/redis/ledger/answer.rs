@@ -6,9 +6,9 @@ use std::vec::IntoIter;
 
 use crate::domain::keys::KeyId;
 use crate::domain::keys::terms::Thresholds;
+use crate::domain::ledger::account::notices::{Notice, NoticeId, TakenNotices};
 use crate::domain::ledger::consumption::Row;
 use crate::domain::ledger::lease::{LeaseAllowance, LeaseGrant};
-use crate::domain::ledger::notice::{Notice, NoticeId, TakenNotices};
 use crate::domain::ledger::{
     AccountRecord, AccountTerms, AccountView, AdmitReply, Denial, Grant, KeySpend, LimitScope, NodeId, ProviderState,
     QuotaUse, RateKind, RateLimits, SpendByKey, TopUpReply,

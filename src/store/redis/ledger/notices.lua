@@ -1,6 +1,6 @@
--- The waiting notices. `:notices` is a hash from a notice's name (src/domain/ledger/notice.rs) to reached value|limit|time of the
--- request's admission|how often it was taken|when it may be taken next. The field `lost` is the number of notices that were
--- dropped because there was no room. The rules are those of src/domain/ledger/account/notices.rs.
+-- The waiting notices. `:notices` is a hash from a notice's name to reached value|limit|time of the request's admission|how often
+-- it was taken|when it may be taken next. The field `lost` is the number of notices that were dropped because there was no room.
+-- Names and rules are those of src/domain/ledger/account/notices.rs.
 local NOTICES = BASE .. 'notices'
 local LOST = 'lost'
 local NOTICES_MAX = 256

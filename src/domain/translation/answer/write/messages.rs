@@ -24,7 +24,7 @@ use crate::domain::{
     wire::{
         protocol::{
             messages::error_type,
-            provider_error::context_overflow::{is_context_overflow, overflow_message},
+            provider_error::{is_context_overflow, overflow_message},
         },
         usage::Usage,
     },

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::wire::http1::chunked::{ChunkedContent, ChunkedTrailers};
+use crate::domain::wire::http1::{ChunkedContent, ChunkedTrailers};
 
 #[path = "../../../../../tests/hostile/cases.rs"]
 mod cases;

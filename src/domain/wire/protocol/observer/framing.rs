@@ -3,7 +3,7 @@
 
 use crate::domain::wire::{
     UpstreamProtocol,
-    json_array::ArrayFramer,
+    json_pick::ArrayFramer,
     operation::{Operation, UpstreamOperation},
     protocol::{
         Break,

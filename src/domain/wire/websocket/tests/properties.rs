@@ -4,8 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use super::super::payload::Utf8Check;
 use super::*;
+use crate::domain::wire::websocket::Utf8Check;
 
 /// The pieces of `bytes` between these places, some of them empty.
 fn pieces<'a>(bytes: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::ledger::AccountTerms;
-use crate::domain::ledger::notice::NoticeId;
+use crate::domain::ledger::account::notices::NoticeId;
 use crate::store::ledger::contract::limit;
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use crate::domain::{
         reasoning::COMPACTION_TRIGGER,
     },
     wire::{
-        protocol::{provider_error::context_overflow::is_context_overflow, responses::error_type},
+        protocol::{provider_error::is_context_overflow, responses::error_type},
         usage::Usage,
     },
 };

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::*;
+use crate::domain::ledger::proof::*;
 
 fn key_id(number: u8) -> KeyId {
     KeyId::parse(&format!("key_{number:016}")).unwrap()

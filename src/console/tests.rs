@@ -17,17 +17,17 @@ const ALERTS: &str = r#"{"status":"success","data":{"alerts":[
 
 #[test]
 fn alerts_are_sorted_by_how_grave_they_are() {
-    let alerts = parse(StatusCode::OK, ALERTS.as_bytes()).unwrap();
+    let alerts = parse_alerts(StatusCode::OK, ALERTS.as_bytes()).unwrap();
     let names: Vec<&str> = alerts.iter().map(|alert| alert.labels.alertname.as_str()).collect();
     assert_eq!(names, ["D", "B", "C"]);
     assert_eq!(alerts[0].annotations.summary, "words");
     let none = br#"{"status":"success","data":{"alerts":[]}}"#;
-    assert!(parse(StatusCode::OK, none).unwrap().is_empty());
+    assert!(parse_alerts(StatusCode::OK, none).unwrap().is_empty());
 }
 
 #[test]
 fn whatever_is_no_list_of_alerts_is_said_without_its_words() {
-    let why = |status: StatusCode, body: &str| parse(status, body.as_bytes()).unwrap_err();
+    let why = |status: StatusCode, body: &str| parse_alerts(status, body.as_bytes()).unwrap_err();
     for body in [
         "",
         "<html>canary</html>",

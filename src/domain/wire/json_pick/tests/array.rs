@@ -1,13 +1,12 @@
-//! Tests of `json_array`.
+//! Tests of `ArrayFramer`.
 
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::*;
 use crate::domain::wire::json_pick::tests::json_value;
-use crate::domain::wire::json_pick::{PathSet, PickPath, PickRule, PickSegment};
+use crate::domain::wire::json_pick::*;
 
 static SET: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PATHS));
 const PATHS: &[PickPath] = &[PickPath::new(&[PickSegment::Key("type")], PickRule::Scalar)];

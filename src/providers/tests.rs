@@ -1,4 +1,4 @@
-//! Tests of `endpoint`.
+//! Tests of endpoints and routes.
 
 use std::time::Duration;
 

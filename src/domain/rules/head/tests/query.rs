@@ -1,6 +1,6 @@
 //! Tests of query edits.
 
-use super::*;
+use crate::domain::rules::head::*;
 use crate::domain::rules::{RuleFile, compile::compile};
 
 fn compiled(tables: &str) -> Result<QueryEdits, String> {
