@@ -1,6 +1,7 @@
-//! Translation between protocols, for models whose provider does not speak the client's. A reader turns the client's body into a
-//! [`conversation::Conversation`], and a writer turns that into the provider's body; the answer goes back as typed events
-//! ([`answer`]). Every member of a request is carried over, reported or refused ([`losses`]). weir keeps no state for it.
+//! Translation between protocols, for a model whose provider does not support the client's protocol. A reader converts the
+//! client's body to a [`conversation::Conversation`], and a writer converts that to the provider's body. The answer comes back as
+//! typed events ([`answer`]). Every member of a request is carried over, reported or refused ([`losses`]). weir stores no state
+//! for a translation.
 
 pub(crate) mod answer;
 pub(crate) mod call_ids;
@@ -33,31 +34,31 @@ use crate::domain::{
     wire::{Protocol, UpstreamProtocol},
 };
 
-/// The protocols, the mode and the traits of the host for the translation to one endpoint.
+/// The protocols, the mode and the traits of the `chat/completions` host for the translation to one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Translation {
     /// The client's protocol.
     pub(crate) from: Protocol,
     /// The provider's protocol.
     pub(crate) to: UpstreamProtocol,
-    /// How the model treats what cannot be carried over.
+    /// Whether a member that cannot be carried over is refused, or dropped and reported.
     pub(crate) mode: TranslationMode,
-    /// The particularities of a `chat/completions` host.
+    /// The traits of a `chat/completions` host.
     pub(crate) chat: ChatTraits,
 }
 
-/// The differences of a `chat/completions` host from the common form, which `[chat]` of a provider's file declares.
+/// The differences of a `chat/completions` host from the common form, declared in `[chat]` of a provider's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChatTraits {
-    /// Where messages and deltas have the model's reasoning.
+    /// The location of the model's reasoning in messages and deltas.
     pub(crate) reasoning: ChatReasoning,
-    /// Which reasoning the host wants back.
+    /// The earlier reasoning that weir sends back to the host.
     pub(crate) reasoning_back: ReasoningBack,
     /// Whether the host accepts system messages after the first message.
     pub(crate) system_inside: bool,
     /// Whether the host accepts a user's message directly after the results of calls.
     pub(crate) user_after_results: bool,
-    /// The ids of calls that the host accepts.
+    /// The form of the call ids that the host accepts.
     pub(crate) call_ids: CallIdForm,
 }
 
@@ -73,18 +74,18 @@ impl Default for ChatTraits {
     }
 }
 
-/// Where messages and deltas of a `chat/completions` host have the model's reasoning.
+/// The location of the model's reasoning in messages and deltas of a `chat/completions` host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ChatReasoning {
-    /// In the member `reasoning_content`.
+    /// The member `reasoning_content`.
     #[default]
     ReasoningContent,
-    /// In the member `reasoning`.
+    /// The member `reasoning`.
     Reasoning,
-    /// In parts of the content, of type `thinking`.
+    /// Parts of the content with the type `thinking`.
     Content,
-    /// Nowhere.
+    /// No location: the host has no member for reasoning.
     #[serde(rename = "none")]
     Hidden,
 }
@@ -93,31 +94,31 @@ pub(crate) enum ChatReasoning {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ReasoningBack {
-    /// The reasoning of turns with tool calls that follow the user's last text.
+    /// The reasoning of turns that have tool calls and follow the last question of the user.
     #[default]
     Calls,
-    /// All.
+    /// All earlier reasoning.
     #[serde(rename = "all")]
     Always,
-    /// None.
+    /// No earlier reasoning.
     Never,
 }
 
-/// The provider's side of one request.
+/// The provider's side of the translation of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct TranslationTarget<'a> {
-    /// The protocols and the mode.
+    /// The protocols, the mode and the host's traits.
     pub(crate) translation: &'a Translation,
     /// The model's name at the provider.
     pub(crate) model: &'a str,
-    /// The maximum number of output tokens of the model, if known.
+    /// The model's maximum number of output tokens; `None` if it is unknown.
     pub(crate) output_tokens_max: Option<u64>,
-    /// The maker whose reasoning may be sent back.
+    /// The maker of the reasoning that may be sent back.
     pub(crate) maker: &'a ReasoningMaker,
 }
 
 impl TranslationTarget<'_> {
-    /// The provider's id of the call that has this id at the client.
+    /// Returns the provider's id of a call from the client's id.
     pub(crate) fn provider_call_id<'i>(&self, id: Cow<'i, str>) -> Cow<'i, str> {
         let form = match self.translation.to {
             UpstreamProtocol::Chat => self.translation.chat.call_ids,
@@ -135,15 +136,15 @@ impl TranslationTarget<'_> {
 pub(crate) struct TranslatedRequest {
     /// The body for the provider.
     pub(crate) body: String,
-    /// The members that were adapted or left out.
+    /// The members that were adapted, dropped or unknown.
     pub(crate) losses: TranslationLosses,
-    /// The client's tools, for the answer.
+    /// The client's tools, by which the answer's calls get the client's names.
     pub(crate) names: ToolNames,
     /// Whether the client wants to see the model's reasoning.
     pub(crate) shows_reasoning: bool,
 }
 
-/// Translates a request. `stream` says whether the client wants a stream where its protocol has that in the path.
+/// Translates a request. `stream` says whether the client wants a stream, for a protocol that states this in the path.
 ///
 /// # Errors
 /// The request cannot be translated without losing content or state.
@@ -168,12 +169,13 @@ pub(crate) fn translate_request(
     })
 }
 
-/// Whether the client gets the model's visible reasoning: Gemini clients only on demand, the others unless they decline it.
+/// Whether the client gets the model's visible reasoning: a Gemini client only if it requests it, any other unless it declines
+/// it.
 fn shows_reasoning(from: Protocol, conversation: &Conversation<'_>) -> bool {
     conversation.options.shows_reasoning.unwrap_or(from != Protocol::Gemini)
 }
 
-/// The form of the client's answer.
+/// Returns the form of the client's answer.
 pub(crate) fn answer_form(stream: bool, is_array: bool) -> AnswerForm {
     match (stream, is_array) {
         (false, _) => AnswerForm::Whole,

@@ -1,5 +1,6 @@
-//! Answers across protocols: a reader turns a provider's events into typed events, and a writer turns those into the client's. No
-//! pair of protocols has code of its own. A non-streaming answer is the fold of its events by the same writer.
+//! Answers across protocols: a reader converts a provider's events to typed events, and a writer converts those to the client's
+//! events. There is no code for a particular pair of protocols. A non-streaming answer is assembled from the same typed events by
+//! the same writer.
 
 pub(crate) mod call_order;
 pub(crate) mod read;
@@ -9,19 +10,20 @@ use std::borrow::Cow;
 
 use crate::domain::translation::reasoning::ReasoningState;
 
-/// The maximum length of a provider's event that is held for reading, in bytes.
+/// The maximum length of a provider's event that is buffered for reading, in bytes.
 pub(crate) const EVENT_BYTES_MAX: usize = 1024 * 1024;
 /// The maximum length of a non-streaming answer, in bytes.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The maximum length of pieces of calls that wait for an earlier call's end, in bytes.
+/// The maximum total length of the pieces of calls that wait for an earlier call to end, in bytes.
 pub(crate) const WAITING_BYTES_MAX: usize = 1024 * 1024;
-/// The maximum length of text that a writer keeps because the client's protocol repeats it at the end, in bytes.
+/// The maximum length of text that a writer retains because the client's protocol repeats it at the end, in bytes.
 pub(crate) const REPEATED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The size of an event without its texts, in bytes, for the memory limits.
+/// The size of an event without its strings, in bytes, for the memory limits.
 const EVENT_BYTES: usize = 64;
 
-/// A typed event of an answer. Blocks have no end: a writer closes an open block when another begins, so blocks never overlap.
+/// A typed event of an answer. There is no event for the end of a block: a writer closes the open block when another begins, so
+/// blocks never overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerEvent<'e> {
     /// The provider has begun the answer.
@@ -32,37 +34,37 @@ pub(crate) enum AnswerEvent<'e> {
     Thought(Cow<'e, str>),
     /// More text of the model's refusal.
     Refusal(Cow<'e, str>),
-    /// The opaque state of the reasoning so far; it belongs before the content that follows.
+    /// The opaque state of the reasoning so far. It belongs before the content that follows.
     Reasoning(ReasoningState<'e>),
-    /// A call begins. Calls may overlap; [`call_order::CallOrder`] puts them one after the other.
+    /// The beginning of a call. Calls can overlap; [`call_order::CallOrder`] makes them sequential.
     Call {
-        /// The call's number in this answer.
+        /// The index of the call in this answer.
         slot: u32,
         /// The provider's id of the call; empty if the provider gives none.
         id: Cow<'e, str>,
         /// The tool's name at the provider.
         name: Cow<'e, str>,
     },
-    /// More of a call's arguments, as JSON text.
+    /// More of a call's arguments, a piece of JSON text.
     Arguments {
-        /// The call's number.
+        /// The index of the call in this answer.
         slot: u32,
-        /// The piece.
+        /// The piece of the arguments.
         json: Cow<'e, str>,
     },
-    /// A call is complete. Not every provider says so.
+    /// The end of a complete call. Not every provider sends it.
     CallEnd {
-        /// The call's number.
+        /// The index of the call in this answer.
         slot: u32,
     },
-    /// The end of the answer has cut a call off: its arguments are incomplete, so no client may run it.
+    /// The end of a call that was cut off by the end of the answer. Its arguments are incomplete, so no client may run it.
     CallCut {
-        /// The call's number.
+        /// The index of the call in this answer.
         slot: u32,
     },
-    /// A source of the text so far.
+    /// A source of the preceding text.
     Cited(Citation<'e>),
-    /// The answer is complete, except for its usage.
+    /// The end of the answer's content; only the usage can follow.
     Stop(StopCause),
     /// The answer has failed.
     Failed {
@@ -71,12 +73,12 @@ pub(crate) enum AnswerEvent<'e> {
         /// The provider's message.
         message: Cow<'e, str>,
     },
-    /// Content that no client's protocol can express. Only its type, given here, is reported.
+    /// Content that no client's protocol can express. Only its type, which is given here, is reported.
     Lost(&'static str),
 }
 
 impl AnswerEvent<'_> {
-    /// The event with its own copies of all texts.
+    /// Returns the event with its own copies of all strings.
     pub(crate) fn into_owned(self) -> AnswerEvent<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         match self {
@@ -110,7 +112,8 @@ impl AnswerEvent<'_> {
         }
     }
 
-    /// The size for the memory limits, in bytes: the length of its texts, and [`EVENT_BYTES`] if an event of this kind can lack texts.
+    /// Returns the size for the memory limits, in bytes: the length of the event's strings, plus [`EVENT_BYTES`] if an event of
+    /// this kind can lack strings.
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
             Self::Text(text) | Self::Thought(text) | Self::Refusal(text) | Self::Failed { message: text, .. } => {
@@ -128,31 +131,31 @@ impl AnswerEvent<'_> {
     }
 }
 
-/// A source that a text names.
+/// A source that a citation names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Citation<'e> {
-    /// Its address.
+    /// The source's address.
     pub(crate) url: Cow<'e, str>,
-    /// Its title.
+    /// The source's title; `None` if the provider gives none.
     pub(crate) title: Option<Cow<'e, str>>,
-    /// The quoted words of the source.
+    /// The text quoted from the source; `None` if the provider gives none.
     pub(crate) quote: Option<Cow<'e, str>>,
 }
 
-/// Why an answer is complete.
+/// The reason for which an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StopCause {
-    /// The model has said everything.
+    /// The model finished the answer.
     End,
     /// One of the client's stop sequences was reached.
     Sequence,
     /// The model waits for the results of its calls.
     Calls,
-    /// The maximum number of output tokens is reached.
+    /// The maximum number of output tokens was reached.
     MaxTokens,
-    /// The model's context is full.
+    /// The model's context window is full.
     ContextFull,
-    /// The model declined.
+    /// The model declined to answer.
     Refused,
     /// A filter of the provider stopped the answer.
     Filtered,
@@ -161,7 +164,7 @@ pub(crate) enum StopCause {
 }
 
 impl StopCause {
-    /// Whether the answer ended before the model had said everything, so that a call whose arguments are incomplete was cut off.
+    /// Whether the answer ended early, so that a call with incomplete arguments was cut off.
     pub(crate) const fn is_cut(self) -> bool {
         match self {
             Self::End | Self::Calls => false,
@@ -172,14 +175,14 @@ impl StopCause {
     }
 }
 
-/// The kinds of content in an answer that the client does not get, each once.
+/// The kinds of content in an answer that the client does not get, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerLosses(Vec<&'static str>);
 
 impl AnswerLosses {
-    /// A call that the end of the answer has cut off.
+    /// A call that was cut off by the end of the answer.
     pub(crate) const CALL: &'static str = "call";
-    /// A source that the client's protocol cannot name.
+    /// A source that the client's protocol cannot express.
     pub(crate) const CITATION: &'static str = "citation";
     /// Visible reasoning after the last text.
     pub(crate) const REASONING: &'static str = "reasoning";
@@ -200,13 +203,13 @@ impl AnswerLosses {
         }
     }
 
-    /// The kinds in the order in which they were found.
+    /// Returns the kinds in the order in which they were found.
     pub(crate) fn kinds(&self) -> &[&'static str] {
         &self.0
     }
 }
 
-/// Why an answer cannot be translated to its end.
+/// The reason for which the translation of an answer was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerFault {
     /// An event is longer than [`EVENT_BYTES_MAX`].
@@ -215,19 +218,19 @@ pub(crate) enum AnswerFault {
     /// A non-streaming answer is longer than [`ANSWER_BYTES_MAX`].
     #[error("the provider's answer is too large to translate; request a stream")]
     AnswerTooLarge,
-    /// Calls that overlap are longer than [`WAITING_BYTES_MAX`].
+    /// The waiting pieces of overlapping calls are longer than [`WAITING_BYTES_MAX`].
     #[error("the provider's tool calls are too large to translate; send the request again")]
     CallsTooLarge,
     /// The text that the client's protocol repeats is longer than [`REPEATED_BYTES_MAX`].
     #[error("the answer is too long for this protocol; use the provider's own protocol")]
     TextTooLong,
-    /// A non-streaming answer has failed: the client gets an error answer that corresponds to this HTTP status.
+    /// A non-streaming answer has failed. The client gets an error answer with the corresponding HTTP status.
     #[error("the provider's answer has failed; send the request again")]
     ProviderFailed {
-        /// The HTTP status.
+        /// The HTTP status of the error answer.
         status: u16,
     },
-    /// An event or body is not what the provider's protocol says.
+    /// An event or body does not conform to the provider's protocol.
     #[error("the provider's answer cannot be read; send the request again")]
     Unreadable,
 }

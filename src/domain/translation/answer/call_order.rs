@@ -1,4 +1,4 @@
-//! Puts overlapping tool calls one after the other.
+//! Makes overlapping tool calls sequential.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -7,7 +7,7 @@ use crate::domain::{
     wire::json_scan::{JsonEnd, JsonEndProgress},
 };
 
-/// Passes events on so that a call's arguments are never interrupted: while a call is incomplete, everything else waits, at most
+/// Passes events on without interrupting the arguments of a call: while a call is incomplete, all other events wait, at most
 /// [`WAITING_BYTES_MAX`] bytes. A call that the end of the answer cuts off is followed by [`AnswerEvent::CallCut`].
 #[derive(Debug, Default)]
 pub(crate) struct CallOrder {
@@ -21,12 +21,12 @@ pub(crate) struct CallOrder {
 struct OpenCall {
     slot: u32,
     arguments: JsonEnd,
-    /// The provider has ended the call, although its arguments are not complete JSON. Further content shows that it is complete;
-    /// the end of the answer may have cut it off.
+    /// The provider has ended the call, although its arguments are not complete JSON. If further content follows, the call is
+    /// complete; if the answer ends, the call may have been cut off.
     has_ended: bool,
 }
 
-/// An event that waits.
+/// A waiting event.
 #[derive(Debug)]
 enum WaitingEvent {
     /// A call with its arguments so far, and whether the provider has ended it.
@@ -37,15 +37,15 @@ enum WaitingEvent {
         arguments: String,
         ended: bool,
     },
-    /// Anything else.
+    /// Any other event.
     Other(AnswerEvent<'static>),
 }
 
 impl CallOrder {
-    /// Passes an event on, or keeps it until the open call is complete.
+    /// Passes an event on, or retains it until the open call is complete.
     ///
     /// # Errors
-    /// Too much waits.
+    /// The waiting events exceed [`WAITING_BYTES_MAX`].
     pub(crate) fn push(
         &mut self,
         event: AnswerEvent<'_>,
@@ -66,7 +66,7 @@ impl CallOrder {
             (None, AnswerEvent::CallEnd { .. }) => Ok(()),
             (None, other) => emit(other),
             (Some(open), AnswerEvent::Arguments { slot, json }) if slot == open.slot => {
-                // Some hosts send the arguments again behind their end.
+                // Some hosts send the arguments again after they are complete.
                 let end = open.end_with(&json);
                 let json = match end.and_then(|end| json.get(..end)) {
                     Some(last) => Cow::Owned(last.to_owned()),
@@ -91,7 +91,7 @@ impl CallOrder {
         }
     }
 
-    /// Keeps an event.
+    /// Adds an event to the waiting ones.
     fn wait(&mut self, event: AnswerEvent<'_>) -> Result<(), AnswerFault> {
         self.waiting_bytes += event.text_bytes();
         if self.waiting_bytes > WAITING_BYTES_MAX {
@@ -129,7 +129,7 @@ impl CallOrder {
         })
     }
 
-    /// The open call is complete: passes on what waits, up to the next incomplete call.
+    /// Closes the open call and passes on the waiting events, up to the next incomplete call.
     fn release(&mut self, emit: &mut dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault>) -> Result<(), AnswerFault> {
         self.open = None;
         while let Some(event) = self.waiting.pop_front() {
@@ -174,7 +174,7 @@ impl CallOrder {
         Ok(())
     }
 
-    /// Passes on everything that waits, because the answer has ended. `is_cut` says whether this has cut off incomplete calls.
+    /// Passes on all waiting events, because the answer has ended. `is_cut` says whether the end has cut off incomplete calls.
     fn release_all(
         &mut self,
         is_cut: bool,
@@ -194,7 +194,7 @@ impl CallOrder {
     }
 }
 
-/// Whether an event shows that the model has gone on. The words of a refusal are a part of the end.
+/// Whether an event shows that the model has continued after a call. A refusal does not, because it is part of the end.
 fn is_more_content(event: &AnswerEvent<'_>) -> bool {
     match event {
         AnswerEvent::Text(_)
@@ -222,7 +222,8 @@ impl OpenCall {
         }
     }
 
-    /// The offset in this piece at which the arguments are complete; `None` if they are not.
+    /// Adds a piece of the arguments. Returns the offset in the piece at which the arguments are complete, or `None` if they are
+    /// incomplete.
     fn end_with(&mut self, piece: &str) -> Option<usize> {
         match self.arguments.push(piece.as_bytes()) {
             JsonEndProgress::CompleteAt(end) => Some(end),
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
     use crate::domain::translation::answer::StopCause;
 
-    /// One line per event, with the pieces of a call's arguments joined.
+    /// Returns one line per event, with the pieces of a call's arguments joined.
     fn passed(events: &[AnswerEvent<'static>]) -> Vec<String> {
         let mut order = CallOrder::default();
         let mut lines: Vec<String> = Vec::new();
@@ -276,7 +277,7 @@ mod tests {
     const PIECES: [&str; 4] = ["{\"a\":", "\"}\\\"", "\",\"b\":[1", "]}"];
 
     proptest! {
-        /// All interleavings of three calls in up to four pieces, each call's own pieces in order.
+        /// Covers all interleavings of three calls in up to four pieces, with each call's own pieces in order.
         #[test]
         fn calls_that_overlap_come_one_after_the_other(order in Just((0..15_usize).collect::<Vec<_>>()).prop_shuffle(), ends: bool) {
             let mut next = [0_usize; 3];
@@ -351,7 +352,7 @@ mod tests {
             }
             let complete = passed(&[call(0), piece(0, "{}"), end(0), stop.clone()]);
             assert_eq!(complete, ["tool0: {}".to_owned(), format!("Stop({cause:?})")]);
-            // What follows the end of a call shows that it needs no arguments.
+            // Further content after the end of a call shows that the call needs no arguments.
             let followed = passed(&[call(0), end(0), call(1), piece(1, "{}"), stop]);
             assert_eq!(followed[..2], ["tool0: ", "tool1: {}"]);
             assert_eq!(followed.len(), 3);

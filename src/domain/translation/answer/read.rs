@@ -24,27 +24,27 @@ use crate::domain::{
     },
 };
 
-/// The message for an error that the provider reports only as the reason for the end.
+/// The message for an error that the provider reports only as its finish reason.
 const BROKEN_OFF: &str = "the provider broke the answer off because of an error; send the request again";
 
-/// Receives events.
+/// A function that receives the typed events.
 pub(crate) type Emit<'f> = dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault> + 'f;
 
 /// The reader of one answer in its provider's protocol.
 #[derive(Debug)]
 pub(crate) enum AnswerEventReader {
-    /// Of Messages.
+    /// The reader of Messages answers.
     Messages(messages::MessagesAnswerReader),
-    /// Of Responses.
+    /// The reader of Responses answers.
     Responses(responses::ResponsesAnswerReader),
-    /// Of Gemini.
+    /// The reader of Gemini answers.
     Gemini(gemini::GeminiAnswerReader),
-    /// Of `chat/completions`.
+    /// The reader of `chat/completions` answers.
     Chat(chat::ChatAnswerReader),
 }
 
 impl AnswerEventReader {
-    /// A reader for an answer that has not begun.
+    /// Creates a reader for an answer that has not begun.
     pub(crate) fn new(protocol: UpstreamProtocol, chat: &ChatTraits) -> Self {
         match protocol {
             UpstreamProtocol::Messages => Self::Messages(messages::MessagesAnswerReader::default()),
@@ -54,10 +54,10 @@ impl AnswerEventReader {
         }
     }
 
-    /// Reads an event of a stream. `name` is its `event` field, or empty.
+    /// Reads an event of a stream. `name` is the value of the `event` field, or empty.
     ///
     /// # Errors
-    /// The event is not what the protocol says, or `emit` fails.
+    /// The event does not conform to the protocol, or `emit` fails.
     pub(crate) fn on_event(&mut self, name: &str, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         match self {
             Self::Messages(reader) => reader.on_event(name, data, emit),
@@ -67,22 +67,22 @@ impl AnswerEventReader {
         }
     }
 
-    /// The paths to read in an event that is too large to be held; `None` if such an event cannot be read.
+    /// Returns the paths to read in an event that is too large to be buffered; `None` if such an event cannot be read.
     pub(crate) fn large_event_paths(&self) -> Option<&'static PathSet> {
         let paths: &'static PathSet = &responses::LARGE_EVENT_PATHS;
         matches!(self, Self::Responses(_)).then_some(paths)
     }
 
-    /// Whether a part of an event too large to be held can be read, judged by its members so far. `name` is its `event` field, or
-    /// empty.
+    /// Whether a part of an event that is too large to be buffered can be read, judged by its members so far. `name` is the value
+    /// of the `event` field, or empty.
     pub(crate) fn can_skim(name: &str, picks: &Picks<'_>) -> bool {
         responses::ResponsesAnswerReader::can_skim(name, picks)
     }
 
-    /// Reads an event that is too large to be held, by its members at [`AnswerEventReader::large_event_paths`].
+    /// Reads an event that is too large to be buffered, by its members at [`AnswerEventReader::large_event_paths`].
     ///
     /// # Errors
-    /// The event has content that no other event has, or `emit` fails.
+    /// The event has content that no other event repeats, or `emit` fails.
     pub(crate) fn on_large_event(
         &mut self,
         name: &str,
@@ -98,7 +98,7 @@ impl AnswerEventReader {
     /// Reads a non-streaming answer.
     ///
     /// # Errors
-    /// The body is not what the protocol says, or `emit` fails.
+    /// The body does not conform to the protocol, or `emit` fails.
     pub(crate) fn on_body(&mut self, body: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         match self {
             Self::Messages(reader) => reader.on_body(body, emit),
@@ -108,7 +108,7 @@ impl AnswerEventReader {
         }
     }
 
-    /// The provider has ended the stream properly: emits what the protocol leaves to that moment.
+    /// Handles the proper end of a stream: emits the events that the protocol defers until then.
     ///
     /// # Errors
     /// `emit` fails.
@@ -121,14 +121,14 @@ impl AnswerEventReader {
     }
 }
 
-/// The failure that an event or body reports.
+/// Returns the failure that an event or body reports.
 fn failure(data: &str) -> AnswerEvent<'static> {
     let content = provider_error::read(data.as_bytes()).unwrap_or_default();
     let word_status = |word: &String| {
         let (kind, code) = (word.clone(), Some(word.clone()));
         InBandError { kind, code }.status()
     };
-    // The code is behind the type, and says more.
+    // The member for the code comes after the type and is more specific.
     let known = content
         .words
         .iter()
@@ -141,7 +141,7 @@ fn failure(data: &str) -> AnswerEvent<'static> {
         .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned);
     AnswerEvent::Failed {
         status: known.unwrap_or(if is_overflow { 400 } else { 502 }),
-        // Writers see the message alone, so it must also say what only the code says.
+        // Writers see only the message, so it must also contain the meaning of the code.
         message: match is_overflow && !is_context_overflow(&message) {
             true => Cow::Owned(overflow_message(&message).into_owned()),
             false => message,
@@ -149,7 +149,7 @@ fn failure(data: &str) -> AnswerEvent<'static> {
     }
 }
 
-/// The failure that the value of an error member reports.
+/// Returns the failure that the value of an error member reports.
 fn member_failure(error: &RawValue) -> AnswerEvent<'static> {
     failure(&format!(r#"{{"error":{}}}"#, error.get()))
 }

@@ -1,4 +1,4 @@
-//! Reads answers of `chat/completions`. Hosts differ in many details, so it takes whatever can be understood.
+//! Reads answers of `chat/completions`. Hosts differ in many details, so the reader accepts every form that it can interpret.
 
 mod calls;
 mod chunk;
@@ -25,9 +25,9 @@ use crate::domain::translation::{
 
 /// The data of the event after the last chunk.
 const END_MARK: &str = "[DONE]";
-/// The reason for the end where the provider has given none.
+/// The finish reason that is assumed where the provider has given none.
 const USUAL_REASON: &str = "stop";
-/// The index of a call in the member that hosts had before they had several calls.
+/// The index of a call in `function_call`, the older member for a single call.
 const LEGACY_INDEX: u64 = u64::MAX;
 
 /// Reads one answer.
@@ -37,19 +37,19 @@ pub(crate) struct ChatAnswerReader {
     has_begun: bool,
     has_ended: bool,
     has_refused: bool,
-    /// The provider's reason for the end. Usage may follow it, and from some hosts more content.
+    /// The provider's finish reason. Usage can follow it, and from some hosts more content.
     reason: Option<String>,
-    /// Content has come since the reason.
+    /// Whether content has followed the finish reason.
     has_more_content: bool,
-    /// The reasoning since the last other content.
+    /// The reasoning since the last content of another kind.
     thought: String,
-    /// The reasoning was longer than [`EVENT_BYTES_MAX`], so it is not kept.
+    /// Whether the reasoning is longer than [`EVENT_BYTES_MAX`] and was therefore dropped.
     is_thought_too_long: bool,
     calls: ChatAnswerCalls,
 }
 
 impl ChatAnswerReader {
-    /// A reader for an answer that has not begun, of a host with these traits.
+    /// Creates a reader for an answer that has not begun, from a host with these traits.
     pub(crate) fn new(traits: &ChatTraits) -> Self {
         Self {
             reasoning: traits.reasoning,
@@ -89,7 +89,7 @@ impl ChatAnswerReader {
         self.end(self.calls.are_complete_or_empty(), emit)
     }
 
-    /// Handles the proper end of the stream. Some hosts give no reason for the end after calls, and send no end mark.
+    /// Handles the proper end of the stream. Some hosts send neither a finish reason after calls nor an end mark.
     ///
     /// # Errors
     /// `emit` fails.
@@ -105,7 +105,7 @@ impl ChatAnswerReader {
         let error = chunk.error.or_else(|| choices.iter().find_map(|choice| choice.error));
         if let Some(error) = error {
             if self.reason.is_some() {
-                // The answer was complete already.
+                // The answer is already complete.
                 return Ok(());
             }
             self.has_ended = true;
@@ -127,7 +127,7 @@ impl ChatAnswerReader {
     fn on_choice(&mut self, choice: &ChatChoice<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let content = match self.reason.is_some() {
             false => choice.content(),
-            // Behind the reason, hosts send empty deltas, and some the whole message once more.
+            // After the finish reason, hosts send empty deltas, and some hosts repeat the complete message.
             true => choice.new_content().filter(|content| content.has_content()),
         };
         if let Some(content) = content {
@@ -148,7 +148,7 @@ impl ChatAnswerReader {
         for piece in pieces {
             self.on_call(piece, emit)?;
         }
-        // Some hosts send a call in both members.
+        // Some hosts send the same call in both members.
         if let (Some(function), []) = (&content.function_call, pieces) {
             let piece = ChatCallPiece {
                 index: Some(LEGACY_INDEX),
@@ -160,8 +160,8 @@ impl ChatAnswerReader {
         Ok(())
     }
 
-    /// Keeps the reason for the end until nothing more can follow. Some hosts repeat it: a later one replaces it only after more
-    /// content.
+    /// Stores the finish reason until no more content can follow. Some hosts repeat it: a later reason replaces it only after
+    /// more content.
     fn on_reason(&mut self, reason: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if self.reason.is_some() && !std::mem::take(&mut self.has_more_content) {
             return Ok(());
@@ -183,7 +183,7 @@ impl ChatAnswerReader {
         self.calls.push(piece, emit)
     }
 
-    /// Passes on content that is no call.
+    /// Passes on content that is not a call.
     fn pass(&mut self, event: AnswerEvent<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         match &event {
             AnswerEvent::Thought(text) => self.collect(text),
@@ -207,7 +207,7 @@ impl ChatAnswerReader {
         }
     }
 
-    /// Emits the state of the reasoning that has been collected: other content follows.
+    /// Emits the state of the collected reasoning, because other content follows.
     fn emit_reasoning(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if std::mem::take(&mut self.is_thought_too_long) {
             return emit(AnswerEvent::Lost(AnswerLosses::REASONING_STATE));
@@ -219,7 +219,7 @@ impl ChatAnswerReader {
         emit(AnswerEvent::Reasoning(ReasoningState::Text { text }))
     }
 
-    /// Nothing more follows. Without a reason for the end, the answer is complete only if `is_complete`.
+    /// Ends the answer. Without a finish reason, the answer is complete only if `is_complete`.
     fn end(&mut self, is_complete: bool, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let is_stopped = self.reason.is_some() || (self.has_begun && is_complete);
         if self.has_ended || !is_stopped {
@@ -238,10 +238,10 @@ impl ChatAnswerReader {
             "model_context_window_exceeded" => StopCause::ContextFull,
             "sensitive" => StopCause::Filtered,
             _ if reason.starts_with("content_filter") => StopCause::Filtered,
-            // Gemini behind `chat/completions`.
+            // A word of Gemini models that are served by `chat/completions`.
             _ if reason.starts_with("function_call_filter") => StopCause::Malformed,
             _ if self.has_refused => StopCause::Refused,
-            // Some hosts stop for calls with the usual reason.
+            // Some hosts use the ordinary finish reason when the model waits for calls.
             _ if self.calls.has_named() => StopCause::Calls,
             _ if self.calls.is_empty() => StopCause::End,
             _ => StopCause::Malformed,
@@ -253,7 +253,7 @@ fn parse(data: &str) -> Result<ChatChunk<'_>, AnswerFault> {
     serde_json::from_str(data).map_err(|_| AnswerFault::Unreadable)
 }
 
-/// The HTTP status that corresponds to the reason for the end, if that is an error.
+/// Returns the HTTP status that corresponds to a finish reason; `None` if the reason is not an error.
 fn failure_status(reason: &str) -> Option<u16> {
     match reason {
         "error" | "network_error" => Some(502),

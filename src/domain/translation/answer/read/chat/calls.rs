@@ -1,4 +1,4 @@
-//! Puts the calls of a `chat/completions` answer together from their pieces.
+//! Assembles the calls of a `chat/completions` answer from their pieces.
 
 use std::borrow::Cow;
 
@@ -10,27 +10,28 @@ use crate::domain::{
     wire::json_scan::{JsonEnd, JsonEndProgress},
 };
 
-/// The size of a call without its texts, in bytes, for the memory limit.
+/// The size of a call without its strings, in bytes, for the memory limit.
 const CALL_BYTES: usize = 64;
 
-/// The calls of an answer.
+/// The calls of one answer.
 #[derive(Debug, Default)]
 pub(super) struct ChatAnswerCalls {
     /// The calls by slot.
     calls: Vec<PiecedCall>,
-    /// The total length of ids, names, and arguments that wait for a name, in bytes, plus [`CALL_BYTES`] for each call.
+    /// The total length of the ids, the names and the arguments of calls without a name, in bytes, plus [`CALL_BYTES`] for each
+    /// call.
     bytes: usize,
 }
 
-/// One call.
+/// A call that is assembled from its pieces.
 #[derive(Debug)]
 struct PiecedCall {
     slot: u32,
-    /// The call's `index` in the provider's pieces; `None` if they have none.
+    /// The call's `index` in the provider's pieces; `None` if the pieces have no `index`.
     index: Option<u64>,
     id: String,
     name: String,
-    /// The call has been emitted. Before, its name may go on, or its arguments wait for the name.
+    /// Whether the call has been emitted. Until then, its name may be incomplete, or its arguments wait for the name.
     has_begun: bool,
     waiting: String,
     has_arguments: bool,
@@ -39,7 +40,7 @@ struct PiecedCall {
 }
 
 impl ChatAnswerCalls {
-    /// Whether there is no call, not even one without a name.
+    /// Whether there is no call. A call without a name counts.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
@@ -54,15 +55,15 @@ impl ChatAnswerCalls {
         self.calls.iter().all(|call| call.is_complete)
     }
 
-    /// Whether every call has complete arguments, or none at all.
+    /// Whether every call has complete arguments or no arguments.
     pub(super) fn are_complete_or_empty(&self) -> bool {
         self.calls.iter().all(|call| call.is_complete || !call.has_arguments)
     }
 
-    /// Adds a piece of a call, and emits what is known for certain.
+    /// Adds a piece of a call, and emits everything that can no longer change.
     ///
     /// # Errors
-    /// Too much waits for a name, the piece cannot be read, or `emit` fails.
+    /// More than [`WAITING_BYTES_MAX`] bytes are collected, the piece cannot be read, or `emit` fails.
     pub(super) fn push(&mut self, piece: &ChatCallPiece<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let arguments = piece.arguments()?;
         let position = match self.position(piece, &arguments) {
@@ -85,7 +86,7 @@ impl ChatAnswerCalls {
         call.add_arguments(&arguments, emit)
     }
 
-    /// The position of the call that a piece belongs to; `None` if it begins another.
+    /// Returns the position of the call that a piece belongs to; `None` if the piece begins another call.
     fn position(&self, piece: &ChatCallPiece<'_>, arguments: &str) -> Option<usize> {
         let (id, name) = (piece.id(), piece.name());
         let position = match piece.index {
@@ -95,7 +96,7 @@ impl ChatAnswerCalls {
             None => None,
         }?;
         let call = self.calls.get(position)?;
-        // Some hosts give all calls the same number.
+        // Some hosts give all calls the same index.
         let is_other = id != call.id && !name.is_empty() && !(id.is_empty() && arguments.is_empty());
         (!(call.is_complete && is_other)).then_some(position)
     }
@@ -118,7 +119,7 @@ impl ChatAnswerCalls {
         Ok(position)
     }
 
-    /// Emits the calls that have a name: other content follows, so the names are complete.
+    /// Emits the calls that have a name. Other content follows, so the names are complete.
     ///
     /// # Errors
     /// `emit` fails.
@@ -126,8 +127,8 @@ impl ChatAnswerCalls {
         self.calls.iter_mut().try_for_each(|call| call.begin(emit))
     }
 
-    /// Emits what remains at the answer's end. `are_wanted`: the model waits for the results, so that a call without arguments has
-    /// none.
+    /// Emits the rest of the calls at the answer's end. If `are_wanted`, the model waits for their results, so a call without
+    /// arguments gets an empty object.
     ///
     /// # Errors
     /// `emit` fails.
@@ -150,7 +151,7 @@ impl ChatAnswerCalls {
 }
 
 impl PiecedCall {
-    /// Takes the id and a piece of the name; returns the bytes that the call has become longer.
+    /// Adds the id and a piece of the name; returns by how many bytes the call has grown.
     fn add_head(&mut self, id: &str, name: &str) -> usize {
         let before = self.id.len() + self.name.len();
         if self.has_begun {
@@ -160,14 +161,14 @@ impl PiecedCall {
             self.id.push_str(id);
         }
         match name.strip_prefix(self.name.as_str()) {
-            // The same name once more, or the name so far and more of it.
+            // The host sends the same name again, or the name so far with more of it.
             Some(more) => self.name.push_str(more),
             None => self.name.push_str(name),
         }
         self.id.len() + self.name.len() - before
     }
 
-    /// Emits the call, if it has a name.
+    /// Emits the call if it has a name.
     fn begin(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if self.name.is_empty() || std::mem::replace(&mut self.has_begun, true) {
             return Ok(());
@@ -186,7 +187,7 @@ impl PiecedCall {
         emit(AnswerEvent::Arguments { slot, json })
     }
 
-    /// Adds a piece of the arguments. Bytes after the end of their JSON text are ignored.
+    /// Adds a piece of the arguments. Bytes after the end of the arguments' JSON text are ignored.
     fn add_arguments(&mut self, piece: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if piece.is_empty() || self.is_complete {
             return Ok(());

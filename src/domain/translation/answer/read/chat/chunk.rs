@@ -11,13 +11,13 @@ use crate::domain::translation::{
     members::as_text,
 };
 
-/// A chunk of a stream, or a body.
+/// A chunk of a stream, or the body of a non-streaming answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct ChatChunk<'a> {
     /// The alternative answers; weir requests only one.
     #[serde(borrow)]
     pub(super) choices: Option<Vec<ChatChoice<'a>>>,
-    /// The error, if the answer has failed.
+    /// The error; `None` unless the answer has failed.
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
@@ -25,42 +25,42 @@ pub(super) struct ChatChunk<'a> {
 /// One of the alternative answers.
 #[derive(Debug, Deserialize)]
 pub(super) struct ChatChoice<'a> {
-    /// Its number.
+    /// The index of this choice.
     pub(super) index: Option<u64>,
     #[serde(borrow)]
     delta: Option<ChatDelta<'a>>,
     #[serde(borrow)]
     message: Option<ChatDelta<'a>>,
-    /// Why it ends; only in its last chunk.
+    /// The reason for which this choice ended; only in its last chunk.
     pub(super) finish_reason: Option<String>,
-    /// The error, which some hosts report here.
+    /// The error, which some hosts report in the choice.
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
 
 impl<'a> ChatChoice<'a> {
-    /// The new content of a chunk, or the message of a body.
+    /// Returns the new content of a chunk, or the message of a body.
     pub(super) fn content(&self) -> Option<&ChatDelta<'a>> {
         self.delta.as_ref().or(self.message.as_ref())
     }
 
-    /// The new content of a chunk.
+    /// Returns the new content of a chunk.
     pub(super) fn new_content(&self) -> Option<&ChatDelta<'a>> {
         self.delta.as_ref()
     }
 }
 
-/// New content, or a message.
+/// New content, or a complete message.
 #[derive(Debug, Deserialize)]
 pub(super) struct ChatDelta<'a> {
-    /// A text, or parts.
+    /// A string, or an array of parts.
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]
     reasoning_content: Option<&'a RawValue>,
     #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
-    /// The same as `reasoning` in parts, and opaque parts.
+    /// The reasoning as an array of parts, with opaque parts as well.
     #[serde(borrow)]
     reasoning_details: Option<&'a RawValue>,
     refusal: Option<String>,
@@ -73,7 +73,7 @@ pub(super) struct ChatDelta<'a> {
     /// Pieces of calls.
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<ChatCallPiece<'a>>>,
-    /// A call, or a piece of it, in the member of old hosts.
+    /// A call, or a piece of it, in the older member for a single call.
     #[serde(borrow)]
     pub(super) function_call: Option<ChatCallFunction<'a>>,
 }
@@ -81,11 +81,11 @@ pub(super) struct ChatDelta<'a> {
 /// A piece of a call.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ChatCallPiece<'a> {
-    /// The call's number.
+    /// The index of the call.
     pub(super) index: Option<u64>,
     /// The call's id.
     pub(super) id: Option<String>,
-    /// The name and arguments.
+    /// The name and arguments, or pieces of them.
     #[serde(borrow)]
     pub(super) function: Option<ChatCallFunction<'a>>,
 }
@@ -94,27 +94,27 @@ pub(super) struct ChatCallPiece<'a> {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ChatCallFunction<'a> {
     name: Option<String>,
-    /// JSON text in a string; from some hosts the JSON itself.
+    /// The arguments as JSON text in a string; some hosts send the JSON itself.
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
 impl<'a> ChatCallPiece<'a> {
-    /// The id, or nothing.
+    /// Returns the id, or an empty string.
     pub(super) fn id(&self) -> &str {
         self.id.as_deref().unwrap_or_default()
     }
 
-    /// The name or a piece of it, or nothing.
+    /// Returns the name or a piece of it, or an empty string.
     pub(super) fn name(&self) -> &str {
         let name = self.function.as_ref().and_then(|function| function.name.as_deref());
         name.unwrap_or_default()
     }
 
-    /// More of the arguments, or nothing.
+    /// Returns a piece of the arguments, or an empty string.
     ///
     /// # Errors
-    /// They are no text.
+    /// The arguments are not a string.
     pub(super) fn arguments(&self) -> Result<Cow<'a, str>, AnswerFault> {
         match self.function.as_ref().and_then(|function| function.arguments) {
             None => Ok(Cow::Borrowed("")),
@@ -125,14 +125,14 @@ impl<'a> ChatCallPiece<'a> {
 }
 
 impl<'a> ChatDelta<'a> {
-    /// The content in order, without calls. Texts are never empty.
+    /// Returns the content in order, without calls. Text is never empty.
     ///
     /// # Errors
-    /// The content is neither a text nor parts.
+    /// The content is neither a string nor an array of parts.
     pub(super) fn events(&self, reasoning: ChatReasoning) -> Result<Vec<AnswerEvent<'a>>, AnswerFault> {
         let content = self.content_events()?;
         let mut events = Vec::with_capacity(content.len() + 1);
-        // A host that has its reasoning in the content may repeat it in a member.
+        // A host that sends its reasoning in the content may repeat it in a member.
         if !content.iter().any(|event| matches!(event, AnswerEvent::Thought(_))) {
             events.extend(self.thought(reasoning).map(AnswerEvent::Thought));
         }
@@ -155,7 +155,7 @@ impl<'a> ChatDelta<'a> {
         Ok(events)
     }
 
-    /// Whether there is text, reasoning or a piece of a call, apart from white space.
+    /// Whether there is text, reasoning or a piece of a call other than white space.
     pub(super) fn has_content(&self) -> bool {
         let is_text = |event: &AnswerEvent<'_>| match event {
             AnswerEvent::Text(text) | AnswerEvent::Thought(text) => !text.trim().is_empty(),
@@ -189,7 +189,7 @@ impl<'a> ChatDelta<'a> {
         Ok(parts.into_iter().filter_map(ChatAnswerPart::into_event).collect())
     }
 
-    /// The new reasoning in the members for it, the host's own first: some hosts send the same text in several.
+    /// Returns the new reasoning. The host's own member comes first, because some hosts send the same text in several members.
     fn thought(&self, reasoning: ChatReasoning) -> Option<Cow<'a, str>> {
         let members = match reasoning {
             ChatReasoning::Reasoning => [self.reasoning, self.reasoning_content],
@@ -233,7 +233,7 @@ struct ChatAnswerPart<'a> {
     kind: Option<String>,
     text: Option<String>,
     refusal: Option<String>,
-    /// A text, or parts with texts.
+    /// A string, or an array of parts with text.
     #[serde(borrow)]
     thinking: Option<&'a RawValue>,
 }
@@ -267,7 +267,7 @@ fn unless_empty(text: Option<String>) -> Option<Cow<'static, str>> {
     text.filter(|text| !text.is_empty()).map(Cow::Owned)
 }
 
-/// A note about the text.
+/// An annotation of the text.
 #[derive(Debug, Deserialize)]
 struct ChatAnnotation {
     url_citation: Option<ChatSource>,
@@ -281,7 +281,7 @@ struct ChatSource {
     content: Option<String>,
 }
 
-/// The sources that annotations name.
+/// Returns the sources that annotations name.
 fn citations(annotations: &RawValue) -> Vec<AnswerEvent<'static>> {
     let Ok(annotations) = serde_json::from_str::<Vec<ChatAnnotation>>(annotations.get()) else {
         return vec![AnswerEvent::Lost(AnswerLosses::CITATION)];
