@@ -1,4 +1,4 @@
-//! Reads answers of Gemini. Each event of a stream has the form of a body.
+//! Reads Gemini answers. Each event of a stream has the same structure as the body of a non-streaming answer.
 
 mod arguments;
 mod chunk;
@@ -22,7 +22,7 @@ use crate::domain::translation::{
     reasoning::ReasoningState,
 };
 
-/// The maximum number of sources that are kept, because the provider repeats them.
+/// The maximum number of sources that are remembered, so that a source that the provider repeats is emitted once.
 const SOURCES_MAX: usize = 256;
 
 /// Reads one answer.
@@ -30,17 +30,17 @@ const SOURCES_MAX: usize = 256;
 pub(crate) struct GeminiAnswerReader {
     has_begun: bool,
     has_ended: bool,
-    /// The number of calls.
+    /// The number of calls so far.
     calls: u32,
-    /// The signature of a text, for the next call.
+    /// The signature of a text part; the next call gets it.
     signature: Option<String>,
-    /// A call that goes on with the next part.
+    /// A call whose next piece is in the next part.
     open_call: Option<OpenGeminiCall>,
-    /// The addresses of the sources that have been named.
+    /// The URLs of the sources that have been emitted.
     sources: Vec<String>,
 }
 
-/// A call that is put together from its pieces.
+/// A call that is assembled from its pieces.
 #[derive(Debug, Default)]
 struct OpenGeminiCall {
     id: String,
@@ -54,12 +54,12 @@ impl GeminiAnswerReader {
     /// Reads an event of a stream, or a non-streaming answer.
     ///
     /// # Errors
-    /// The text is not what the protocol says, or `emit` fails.
+    /// The JSON text does not conform to the protocol, or `emit` fails.
     pub(crate) fn on_event(&mut self, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let chunk: GeminiChunk<'_> = serde_json::from_str(data).map_err(|_| AnswerFault::Unreadable)?;
         let candidates = chunk.candidates.as_deref().unwrap_or_default();
         if self.has_ended {
-            // Usage. Content would be lost, because the client's answer is complete.
+            // Only usage can follow. More content would be lost, because the client's answer is complete.
             return match candidates.iter().any(GeminiCandidate::has_content) {
                 true => Err(AnswerFault::Unreadable),
                 false => Ok(()),
@@ -85,7 +85,7 @@ impl GeminiAnswerReader {
         }
     }
 
-    /// The provider has ended the stream properly. Without a reason for the end the answer is not complete.
+    /// Handles the proper end of the stream. Without a finish reason, the answer is incomplete.
     ///
     /// # Errors
     /// `emit` fails.
@@ -131,7 +131,7 @@ impl GeminiAnswerReader {
         })
     }
 
-    /// A call, or a piece of it: those of one call come one after the other.
+    /// Handles a call, or a piece of one. The pieces of a call are consecutive.
     fn on_call(
         &mut self,
         piece: &GeminiCallPiece<'_>,
@@ -188,7 +188,7 @@ impl GeminiAnswerReader {
         emit(AnswerEvent::Cited(source))
     }
 
-    /// Reports a signature that belongs to no call: it is of no use without the part that has it.
+    /// Reports a signature that belongs to no call as lost, because it is useless without the part that contains it.
     fn lose_signature(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         match self.signature.take() {
             Some(_) => emit(AnswerEvent::Lost("thought_signature")),
@@ -247,7 +247,7 @@ impl OpenGeminiCall {
     }
 }
 
-/// The cause of a stop with this reason. For calls there is no reason of its own.
+/// Returns the cause of a stop with this finish reason. There is no finish reason of its own for calls.
 fn stop_cause(reason: &str) -> StopCause {
     match reason {
         "STOP" => StopCause::End,

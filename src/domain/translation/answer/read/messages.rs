@@ -16,9 +16,9 @@ use crate::domain::translation::{
     reasoning::ReasoningState,
 };
 
-/// The maximum number of blocks that are open at a time.
+/// The maximum number of blocks that are open at the same time.
 const OPEN_BLOCKS_MAX: usize = 256;
-/// The type of a block that is a call of the client's tool.
+/// The type of a block that contains a call of the client's tool.
 const CALL_BLOCK: &str = "tool_use";
 
 /// Reads one answer.
@@ -28,31 +28,31 @@ pub(crate) struct MessagesAnswerReader {
     has_content: bool,
     has_ended: bool,
     open: Vec<OpenBlock>,
-    /// The number of calls.
+    /// The number of calls so far.
     calls: u32,
-    /// Why the answer ends; it ends with a later event.
+    /// The reason for which the answer ends. The end itself is a later event.
     stop_reason: Option<String>,
 }
 
-/// A block that goes on.
+/// A block that is not complete yet.
 #[derive(Debug)]
 struct OpenBlock {
     index: u64,
     content: OpenContent,
 }
 
-/// The content of an open block, as far as it is needed at the block's end.
+/// The content of an open block that is needed at the end of the block.
 #[derive(Debug)]
 enum OpenContent {
-    /// Nothing: text, or content that is lost.
+    /// No content: the block is text, or its content is lost.
     Plain,
-    /// Thinking. Its text is not kept if it is longer than [`EVENT_BYTES_MAX`].
+    /// Thinking. Its text is dropped if it is longer than [`EVENT_BYTES_MAX`].
     Thinking {
         text: String,
         signature: String,
         is_too_long: bool,
     },
-    /// A call, with the input of its beginning, which counts if it has members and no other comes.
+    /// A call, with the input from the block's start. This input counts if it has members and no piece of input follows.
     Call {
         slot: u32,
         input: String,
@@ -74,7 +74,7 @@ struct MessagesEvent<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// More of a block, or of the answer itself.
+/// A piece of a block, or a change of the answer itself.
 #[derive(Debug, Deserialize)]
 struct MessagesDelta<'a> {
     #[serde(rename = "type")]
@@ -89,16 +89,16 @@ struct MessagesDelta<'a> {
     stop_details: Option<MessagesStopDetails>,
 }
 
-/// Why the model declined.
+/// The explanation of the model's refusal.
 #[derive(Debug, Deserialize)]
 struct MessagesStopDetails {
     explanation: Option<String>,
 }
 
-/// A block. Which members it has depends on its type.
+/// A block. Its type determines its members.
 #[derive(Debug, Deserialize)]
 struct MessagesAnswerBlock<'a> {
-    /// Its type.
+    /// The type of the block.
     #[serde(rename = "type")]
     kind: String,
     /// The text.
@@ -112,7 +112,7 @@ struct MessagesAnswerBlock<'a> {
     signature: Option<String>,
     /// The content of redacted thinking.
     data: Option<String>,
-    /// The arguments of a call.
+    /// The arguments of a call, as JSON text.
     #[serde(borrow)]
     input: Option<&'a RawValue>,
     id: Option<String>,
@@ -120,7 +120,7 @@ struct MessagesAnswerBlock<'a> {
 }
 
 impl MessagesAnswerBlock<'_> {
-    /// The beginning of the call that the block is.
+    /// Returns the beginning of the call that this block contains.
     fn call(&self, slot: u32) -> AnswerEvent<'_> {
         AnswerEvent::Call {
             slot,
@@ -129,10 +129,10 @@ impl MessagesAnswerBlock<'_> {
         }
     }
 
-    /// The kind of the content of a block that no client's protocol can carry; `None` if the block has no content.
+    /// Returns the kind of the block's content if no client's protocol can carry it; `None` if the block has no content.
     fn lost_kind(&self) -> Option<&'static str> {
         match self.kind.as_str() {
-            // Only says that another model goes on.
+            // The block only says that another model continues the answer.
             "fallback" => None,
             "server_tool_use" | "mcp_tool_use" | "mcp_tool_listing" => Some("server_tool"),
             kind if kind.ends_with("_tool_result") => Some("server_tool"),
@@ -158,7 +158,7 @@ impl MessagesAnswerReader {
     /// Reads an event of a stream. `name` is its `event` field, or empty.
     ///
     /// # Errors
-    /// The event is not what the protocol says, or `emit` fails.
+    /// The event does not conform to the protocol, or `emit` fails.
     pub(crate) fn on_event(&mut self, name: &str, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if self.has_ended || data.trim() == "[DONE]" {
             return Ok(());
@@ -176,7 +176,7 @@ impl MessagesAnswerReader {
             }
             "message_stop" => self.stop(emit),
             "error" => self.fail(data, emit),
-            // Another kind of event is no content, but it may be an error in a provider's own form.
+            // Another kind of event has no content, but it may be an error in a form of the provider's own.
             _ if event.error.is_some() => self.fail(data, emit),
             _ => Ok(()),
         }
@@ -202,7 +202,7 @@ impl MessagesAnswerReader {
         let ends_with_call = blocks.last().is_some_and(|block| block.kind == CALL_BLOCK);
         self.stop_reason = answer.stop_reason;
         if ends_with_call && self.stop_cause().is_some_and(StopCause::is_cut) {
-            // Its arguments are always an object, which lacks what the model had not written yet.
+            // The arguments are always an object, which lacks the members that the model had not written yet.
             let slot = self.calls.saturating_sub(1);
             emit(AnswerEvent::CallCut { slot })?;
         }
@@ -217,7 +217,8 @@ impl MessagesAnswerReader {
         }
     }
 
-    /// Begins the answer. Fails after content: a provider that begins again has discarded content that the client already has.
+    /// Begins the answer. Fails if there is content already: a provider that begins again has discarded content that the client
+    /// has received.
     fn on_start(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         match self.has_content {
             true => Err(AnswerFault::Unreadable),
@@ -329,7 +330,8 @@ impl MessagesAnswerReader {
         }
     }
 
-    /// Handles a change of the answer itself: its stop reason and the explanation. A later event may have only usage.
+    /// Handles a change of the answer itself: its stop reason and the explanation. Further events of this kind may contain only
+    /// usage.
     fn on_answer_delta(
         &mut self,
         stop_reason: Option<String>,
@@ -356,14 +358,14 @@ impl MessagesAnswerReader {
         })
     }
 
-    /// The cause of the stop; `None` if the answer has failed.
+    /// Returns the cause of the stop; `None` if the answer has failed.
     fn stop_cause(&self) -> Option<StopCause> {
         Some(match self.stop_reason.as_deref().unwrap_or_default() {
             "max_tokens" => StopCause::MaxTokens,
             "stop_sequence" => StopCause::Sequence,
             "refusal" => StopCause::Refused,
             "model_context_window_exceeded" => StopCause::ContextFull,
-            // Words of other providers that speak the protocol.
+            // Stop reasons of other providers that use the protocol.
             "sensitive" => StopCause::Filtered,
             "network_error" => return None,
             _ if self.calls > 0 => StopCause::Calls,
@@ -371,14 +373,14 @@ impl MessagesAnswerReader {
         })
     }
 
-    /// Reports the error that an event or body is.
+    /// Reports the error in an event or body.
     fn fail(&mut self, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         self.has_ended = true;
         emit(failure(data))
     }
 }
 
-/// Whether the JSON text of an object has members. Without any, the arguments follow in pieces, or the call has none.
+/// Whether the JSON text of an object has members. If it has none, the arguments follow in pieces, or the call has no arguments.
 fn has_members(json: &str) -> bool {
     json.bytes()
         .any(|byte| !matches!(byte, b'{' | b'}') && !byte.is_ascii_whitespace())
@@ -401,7 +403,7 @@ fn emit_text<'t>(
     }
 }
 
-/// Emits what belongs at the end of a block.
+/// Emits the events for the end of a block.
 fn end_content(content: OpenContent, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
     match content {
         OpenContent::Plain => Ok(()),
@@ -425,7 +427,7 @@ fn end_content(content: OpenContent, emit: &mut Emit<'_>) -> Result<(), AnswerFa
     }
 }
 
-/// A source of a text.
+/// A source of a text, as a citation contains it.
 #[derive(Debug, Deserialize)]
 struct MessagesSource {
     url: Option<String>,
@@ -434,7 +436,7 @@ struct MessagesSource {
 }
 
 impl MessagesSource {
-    /// Only sources on the web have an address that other protocols can name.
+    /// Converts the source to an event. Only sources on the web have a URL, which other protocols require.
     fn into_event(self) -> AnswerEvent<'static> {
         match self.url.filter(|url| !url.is_empty()) {
             Some(url) => AnswerEvent::Cited(Citation {
@@ -447,7 +449,7 @@ impl MessagesSource {
     }
 }
 
-/// The source that a citation names.
+/// Returns the source that a citation names.
 fn citation(source: &RawValue) -> AnswerEvent<'static> {
     match serde_json::from_str::<MessagesSource>(source.get()) {
         Ok(source) => source.into_event(),
@@ -455,7 +457,7 @@ fn citation(source: &RawValue) -> AnswerEvent<'static> {
     }
 }
 
-/// The sources that a text's citations name.
+/// Returns the sources that a text's citations name.
 fn citations(sources: &RawValue) -> Vec<AnswerEvent<'static>> {
     match serde_json::from_str::<Vec<MessagesSource>>(sources.get()) {
         Ok(sources) => sources.into_iter().map(MessagesSource::into_event).collect(),

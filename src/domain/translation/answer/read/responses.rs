@@ -1,5 +1,5 @@
-//! Reads answers of the Responses protocol, by the numbers of items and by their deltas: hosts change the ids of items, and leave
-//! content out of the last event.
+//! Reads Responses answers, by the indexes of items and by their deltas, because some hosts change the ids of items and omit
+//! content from the last event.
 
 mod event;
 mod item;
@@ -28,13 +28,13 @@ use crate::domain::{
     },
 };
 
-/// The maximum number of items of an answer.
+/// The maximum number of items in an answer.
 const ITEMS_MAX: usize = 4_096;
-/// The beginning of the types of events.
+/// The prefix of the types of events.
 const TYPE_PREFIX: &str = "response.";
 
-/// The paths to read in an event that is too large to be held: one with the response object, which repeats the request and the
-/// answer.
+/// The paths to read in an event that is too large to be buffered. Such an event contains the response object, which repeats the
+/// request and the answer.
 pub(crate) static LARGE_EVENT_PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(LARGE_EVENT_PICKS));
 const LARGE_EVENT_PICKS: &[PickPath] = &[
     PickPath::new(&[Key("type")], PickRule::Scalar),
@@ -62,15 +62,15 @@ pub(crate) struct ResponsesAnswerReader {
     /// The items in the order in which they began.
     items: Vec<AnswerItem>,
     context: ItemContext,
-    /// The total length of the inputs of custom tools that wait until they are complete, in bytes.
+    /// The total length of the inputs of incomplete calls of custom tools, in bytes.
     waiting_bytes: usize,
 }
 
 impl ResponsesAnswerReader {
-    /// Reads an event of a stream. `name` is its `event` field, or empty.
+    /// Reads an event of a stream. `name` is the value of the `event` field, or empty.
     ///
     /// # Errors
-    /// The event is not what the protocol says, or `emit` fails.
+    /// The event does not conform to the protocol, or `emit` fails.
     pub(crate) fn on_event(&mut self, name: &str, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if self.has_ended || data.trim() == "[DONE]" {
             return Ok(());
@@ -78,7 +78,7 @@ impl ResponsesAnswerReader {
         let event: ResponsesEvent<'_> = serde_json::from_str(data).map_err(|_| AnswerFault::Unreadable)?;
         let kind = event.kind.as_deref().unwrap_or(name);
         let Some(kind) = kind.strip_prefix(TYPE_PREFIX) else {
-            // Another kind of event is no content, but it may be an error in a provider's own form.
+            // Another kind of event has no content, but it may be an error in a form of the provider's own.
             return match kind == "error" || event.error.is_some() {
                 true => self.fail(data, emit),
                 false => Ok(()),
@@ -102,17 +102,17 @@ impl ResponsesAnswerReader {
         }
     }
 
-    /// Whether a part of an event too large to be held can be read, judged by its members so far. `name` is its `event` field, or
-    /// empty.
+    /// Whether a part of an event that is too large to be buffered can be read, judged by its members so far. `name` is the value
+    /// of the `event` field, or empty.
     pub(crate) fn can_skim(name: &str, picks: &Picks<'_>) -> bool {
         let kind = large_event_kind(name, picks);
         kind.is_empty() || is_about_response(kind.strip_prefix(TYPE_PREFIX).unwrap_or_default())
     }
 
-    /// Reads an event that is too large to be held, by its members at [`LARGE_EVENT_PATHS`].
+    /// Reads an event that is too large to be buffered, by its members at [`LARGE_EVENT_PATHS`].
     ///
     /// # Errors
-    /// The event has content that no other event has, or `emit` fails.
+    /// The event has content that no other event repeats, or `emit` fails.
     pub(crate) fn on_large_event(
         &mut self,
         name: &str,
@@ -158,7 +158,7 @@ impl ResponsesAnswerReader {
         }
         self.begin(emit)?;
         match answer.status.as_deref().unwrap_or("completed") {
-            // The provider has not finished it.
+            // The provider has not finished the answer.
             "queued" | "in_progress" => Ok(()),
             status => self.finish(status, &answer, emit),
         }
@@ -179,7 +179,7 @@ impl ResponsesAnswerReader {
         }
     }
 
-    /// An item is complete: emits what its deltas have not said.
+    /// Completes an item: emits the content that its deltas did not contain.
     fn complete(&mut self, number: Option<u64>, json: &RawValue, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let is_new = number.is_none() && self.items.last().is_some_and(AnswerItem::is_done);
         let item = match is_new {
@@ -189,7 +189,7 @@ impl ResponsesAnswerReader {
         item.complete(&ResponsesItem::parse(json)?, json.get(), &mut self.context, emit)
     }
 
-    /// A text goes on or is complete. Any other kind of event is progress.
+    /// Handles a piece of a text, or a complete text. Events of any other kind only report progress.
     fn on_text(&mut self, kind: &str, event: &ResponsesEvent<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let (kind, number, whole) = match kind {
             "output_text.delta" => (PartKind::Text, event.content_index, None),
@@ -260,7 +260,7 @@ impl ResponsesAnswerReader {
         self.end(kind, &answer, emit)
     }
 
-    /// The answer has ended with an event of this kind.
+    /// Ends the answer after an event of this kind.
     fn end(&mut self, kind: &str, answer: &ResponsesAnswer<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let status = match answer.status.as_deref() {
             Some(status @ ("incomplete" | "failed" | "cancelled")) => status,
@@ -269,7 +269,7 @@ impl ResponsesAnswerReader {
         self.finish(status, answer, emit)
     }
 
-    /// The answer has ended with this status, without an error object.
+    /// Ends the answer with this status, without an error object.
     fn finish(&mut self, status: &str, answer: &ResponsesAnswer<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if matches!(status, "failed" | "cancelled") {
             return self.fail("", emit);
@@ -290,24 +290,24 @@ impl ResponsesAnswerReader {
         emit(AnswerEvent::Stop(cause))
     }
 
-    /// Reports the error whose member `error` is this JSON text.
+    /// Reports the error whose member `error` has this JSON text.
     fn fail_with(&mut self, error: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         self.fail(&format!(r#"{{"error":{error}}}"#), emit)
     }
 
-    /// Reports the error that this JSON text is.
+    /// Reports the error with this JSON text.
     fn fail(&mut self, error: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         self.has_ended = true;
         emit(failure(error))
     }
 }
 
-/// The type of an event as far as it is known; empty if it is not. `name` is the event's `event` field, or empty.
+/// Returns the type of an event as far as it has been read, otherwise `name`, which is the value of the `event` field, or empty.
 fn large_event_kind<'p>(name: &'p str, picks: &'p Picks<'_>) -> Cow<'p, str> {
     picks.text(TYPE).unwrap_or(Cow::Borrowed(name))
 }
 
-/// Whether an event of this kind has the response object, and no content of its own.
+/// Whether an event of this kind contains the response object, and no other content.
 fn is_about_response(kind: &str) -> bool {
     matches!(
         kind,
@@ -315,7 +315,7 @@ fn is_about_response(kind: &str) -> bool {
     )
 }
 
-/// The newest item with this number, a new one if there is none. Without a number, the last one.
+/// Returns the newest item with this index, or a new item if no item has it. Without an index, returns the last item.
 fn item_with(items: &mut Vec<AnswerItem>, number: Option<u64>) -> Result<&mut AnswerItem, AnswerFault> {
     let known = match number {
         Some(number) => items.iter().rposition(|item| item.number() == number),
@@ -327,7 +327,7 @@ fn item_with(items: &mut Vec<AnswerItem>, number: Option<u64>) -> Result<&mut An
     }
 }
 
-/// Begins an item.
+/// Adds an item.
 fn add_item(items: &mut Vec<AnswerItem>, number: Option<u64>) -> Result<&mut AnswerItem, AnswerFault> {
     if items.len() >= ITEMS_MAX {
         return Err(AnswerFault::Unreadable);

@@ -1,4 +1,4 @@
-//! Puts the arguments of a Gemini call together that come in pieces, each for a place in the object.
+//! Assembles the arguments of a Gemini call from pieces, each of which states its path in the object.
 
 use serde_json::value::RawValue;
 
@@ -7,52 +7,52 @@ use crate::domain::translation::{
     json_out::push_text,
 };
 
-/// The maximum number of steps to a place.
+/// The maximum number of steps in a path.
 const STEPS_MAX: usize = 64;
-/// The size of an element or member without its texts, in bytes, for the memory limit.
+/// The size of an element or member without its strings, in bytes, for the memory limit.
 const NODE_BYTES: usize = 32;
 
 /// The arguments of a call.
 #[derive(Debug, Default)]
 pub(super) struct CallArguments {
-    /// All of them, as JSON text.
+    /// The complete arguments as JSON text; `None` if the provider has not sent them in one piece.
     whole: Option<String>,
-    /// Those that came in pieces.
+    /// The arguments that arrived in pieces; `None` if there were no pieces.
     root: Option<ArgumentNode>,
 }
 
-/// A value that is put together.
+/// A JSON value that is assembled from pieces.
 #[derive(Debug)]
 enum ArgumentNode {
-    /// An object, with its members in the order in which they came.
+    /// An object, with its members in the order of arrival.
     Object(Vec<(String, ArgumentNode)>),
     /// An array.
     Array(Vec<ArgumentNode>),
-    /// A text.
+    /// A string.
     Text(String),
-    /// JSON text of any other value.
+    /// Any other value, as JSON text.
     Json(String),
 }
 
-/// A step to a place.
+/// A step of a path.
 #[derive(Debug, PartialEq, Eq)]
 enum PathStep {
-    /// To the member with this name.
+    /// The step to the member with this name.
     Member(String),
-    /// To the element with this number.
+    /// The step to the element with this index.
     Element(usize),
 }
 
 impl CallArguments {
-    /// Takes all arguments, as the JSON text of an object.
+    /// Sets all arguments at once, as the JSON text of an object.
     pub(super) fn replace(&mut self, json: &str) {
         self.whole = Some(json.to_owned());
     }
 
-    /// Adds a piece; returns the bytes that the arguments have become longer, at least.
+    /// Adds a piece; returns at least the number of bytes by which the arguments have grown.
     ///
     /// # Errors
-    /// The piece's place cannot be read.
+    /// The piece's path cannot be read.
     pub(super) fn add(&mut self, piece: &GeminiPartialArgument<'_>) -> Result<usize, AnswerFault> {
         let steps = path_steps(&piece.json_path).filter(|steps| !steps.is_empty());
         let text = piece.string_value.as_deref();
@@ -66,7 +66,7 @@ impl CallArguments {
         Ok(bytes)
     }
 
-    /// The arguments as the JSON text of an object.
+    /// Returns the arguments as the JSON text of an object.
     pub(super) fn into_json(self) -> String {
         match (self.root, self.whole) {
             (Some(root), _) => {
@@ -81,7 +81,7 @@ impl CallArguments {
 }
 
 impl ArgumentNode {
-    /// A value that has not come yet.
+    /// Creates a value that has not arrived yet.
     fn null() -> Self {
         Self::Json("null".to_owned())
     }
@@ -90,7 +90,7 @@ impl ArgumentNode {
         matches!(self, Self::Json(json) if json == "null")
     }
 
-    /// The value one step on; it is added if it is missing. `bytes` grows by what is added.
+    /// Returns the value that the step leads to, and adds it if it is missing. `bytes` grows by the size of the added values.
     fn child(&mut self, step: PathStep, bytes: &mut usize) -> Result<&mut Self, AnswerFault> {
         match step {
             PathStep::Member(name) => {
@@ -118,7 +118,7 @@ impl ArgumentNode {
                 let Self::Array(elements) = self else {
                     return Err(AnswerFault::Unreadable);
                 };
-                // No element is left out for long: a place far behind the end is an error.
+                // Only a few elements can be missing, so an index far beyond the end is an error.
                 let missing = index.saturating_add(1).saturating_sub(elements.len());
                 if missing > STEPS_MAX {
                     return Err(AnswerFault::Unreadable);
@@ -130,7 +130,7 @@ impl ArgumentNode {
         }
     }
 
-    /// Takes more of a text, or the JSON text of another value. With neither it stays null.
+    /// Appends a piece of a string, or sets the JSON text of another value. Without both, the value remains null.
     fn add(&mut self, text: Option<&str>, json: Option<&str>) -> Result<(), AnswerFault> {
         let value = match (text, json) {
             (Some(text), _) => Self::Text(text.to_owned()),
@@ -175,7 +175,8 @@ impl ArgumentNode {
     }
 }
 
-/// The steps of a path such as `$.recipe.steps[0]['the name']` (RFC 9535); `None` if it has other or too many steps.
+/// Returns the steps of a path such as `$.recipe.steps[0]['the name']` (RFC 9535); `None` if a step is of another form, or if
+/// there are more than [`STEPS_MAX`] steps.
 fn path_steps(path: &str) -> Option<Vec<PathStep>> {
     let mut rest = path.strip_prefix('$')?;
     let mut steps = Vec::new();
@@ -197,7 +198,7 @@ fn path_steps(path: &str) -> Option<Vec<PathStep>> {
     Some(steps)
 }
 
-/// The step that is written in brackets, and what is behind it.
+/// Returns the step in the brackets, and the rest of the path after it.
 fn bracket_step(inner: &str) -> Option<(PathStep, &str)> {
     let mut characters = inner.chars();
     let quote = characters.next()?;

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::domain::translation::{answer::Citation, members::as_text};
 
-/// An event of a stream, or a body.
+/// An event of a stream, or the body of a non-streaming answer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GeminiChunk<'a> {
@@ -16,7 +16,7 @@ pub(super) struct GeminiChunk<'a> {
     pub(super) candidates: Option<Vec<GeminiCandidate<'a>>>,
     #[serde(borrow)]
     prompt_feedback: Option<PromptFeedback<'a>>,
-    /// The error, if the answer has failed.
+    /// The error; `None` unless the answer has failed.
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
@@ -30,7 +30,7 @@ struct PromptFeedback<'a> {
 }
 
 impl GeminiChunk<'_> {
-    /// Whether the provider does not answer the prompt.
+    /// Whether the provider has blocked the prompt and sends no answer to it.
     pub(super) fn is_blocked(&self) -> bool {
         let reason = self.prompt_feedback.as_ref().and_then(|feedback| feedback.block_reason);
         word(reason).is_some()
@@ -41,7 +41,7 @@ impl GeminiChunk<'_> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GeminiCandidate<'a> {
-    /// Its number.
+    /// The index of this candidate.
     pub(super) index: Option<u64>,
     #[serde(borrow)]
     content: Option<GeminiAnswerContent<'a>>,
@@ -59,13 +59,13 @@ struct GeminiAnswerContent<'a> {
 }
 
 impl<'a> GeminiCandidate<'a> {
-    /// The parts of its content.
+    /// Returns the parts of the candidate's content.
     pub(super) fn parts(&self) -> &[GeminiAnswerPart<'a>] {
         let parts = self.content.as_ref().and_then(|content| content.parts.as_deref());
         parts.unwrap_or_default()
     }
 
-    /// Whether it has a text or a call.
+    /// Whether the candidate has a text or a call.
     pub(super) fn has_content(&self) -> bool {
         let has_text = |part: &GeminiAnswerPart<'_>| part.text.as_ref().is_some_and(|text| !text.trim().is_empty());
         self.parts()
@@ -73,12 +73,12 @@ impl<'a> GeminiCandidate<'a> {
             .any(|part| part.function_call.is_some() || has_text(part))
     }
 
-    /// Why it ends; only in its last chunk.
+    /// Returns the reason for which the candidate ended, which is only in its last chunk.
     pub(super) fn finish_reason(&self) -> Option<Cow<'a, str>> {
         word(self.finish_reason)
     }
 
-    /// The sources so far; `None` for one without an address.
+    /// Returns the sources so far, with `None` for each source that has no URL.
     pub(super) fn sources(&self) -> Vec<Option<Citation<'static>>> {
         let metadata = self
             .grounding_metadata
@@ -94,7 +94,7 @@ impl<'a> GeminiCandidate<'a> {
     }
 }
 
-/// A reason, unless it is the word for none.
+/// Returns a reason; `None` if it is missing or unspecified.
 fn word(reason: Option<&RawValue>) -> Option<Cow<'_, str>> {
     as_text(reason?).filter(|reason| !reason.is_empty() && !reason.ends_with("_UNSPECIFIED"))
 }
@@ -122,7 +122,7 @@ pub(super) struct GeminiAnswerPart<'a> {
 }
 
 impl GeminiAnswerPart<'_> {
-    /// The kind of the part's content, if no client's protocol can carry it.
+    /// Returns the kind of the part's content if no client's protocol can carry it, otherwise `None`.
     pub(super) fn lost_kind(&self) -> Option<&'static str> {
         let kinds = [
             (self.inline_data.is_some(), "inline_data"),
@@ -141,11 +141,11 @@ impl GeminiAnswerPart<'_> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GeminiCallPiece<'a> {
-    /// Its id, from some hosts.
+    /// The id of the call; only some hosts send it.
     pub(super) id: Option<String>,
     /// The tool's name; only in the first piece.
     pub(super) name: Option<String>,
-    /// All arguments.
+    /// The complete arguments.
     #[serde(borrow)]
     pub(super) args: Option<&'a RawValue>,
     /// Pieces of arguments.
@@ -159,9 +159,9 @@ pub(super) struct GeminiCallPiece<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GeminiPartialArgument<'a> {
-    /// Where it belongs, as a JSON path.
+    /// The path of the argument in the arguments, as a JSONPath expression.
     pub(super) json_path: String,
-    /// More of a text.
+    /// A piece of a string.
     pub(super) string_value: Option<String>,
     /// A number.
     #[serde(borrow)]
@@ -187,7 +187,7 @@ struct GroundingChunk {
     maps: Option<GroundingSource>,
 }
 
-/// A source's address.
+/// The URL and the title of a source.
 #[derive(Debug, Deserialize)]
 struct GroundingSource {
     uri: Option<String>,

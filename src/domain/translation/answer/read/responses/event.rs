@@ -10,19 +10,19 @@ use crate::domain::translation::{
     members::as_text,
 };
 
-/// An event of a stream. Which members it has depends on its type.
+/// An event of a stream. Its type determines its members.
 #[derive(Debug, Deserialize)]
 pub(super) struct ResponsesEvent<'a> {
-    /// Its type.
+    /// The type of the event.
     #[serde(rename = "type")]
     pub(super) kind: Option<String>,
-    /// The number of the item.
+    /// The index of the item in the output.
     pub(super) output_index: Option<u64>,
-    /// The number of the part in the item's content.
+    /// The index of the part in the item's content.
     pub(super) content_index: Option<u64>,
-    /// The number of the part in the item's summary.
+    /// The index of the part in the item's summary.
     pub(super) summary_index: Option<u64>,
-    /// More of a text.
+    /// A piece of a text, of arguments or of a custom tool's input.
     #[serde(borrow)]
     pub(super) delta: Option<&'a RawValue>,
     /// A complete text.
@@ -43,7 +43,7 @@ pub(super) struct ResponsesEvent<'a> {
     /// An item.
     #[serde(borrow)]
     pub(super) item: Option<&'a RawValue>,
-    /// The answer.
+    /// The response object.
     #[serde(borrow)]
     pub(super) response: Option<&'a RawValue>,
     /// An error.
@@ -51,36 +51,36 @@ pub(super) struct ResponsesEvent<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// An answer, as the last event and a body have it.
+/// The response object of an answer, from the last event or a body.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ResponsesAnswer<'a> {
-    /// Whether it is complete.
+    /// The status, which says whether the answer is complete.
     pub(super) status: Option<String>,
-    /// The error, if it has failed.
+    /// The error; `None` unless the answer has failed.
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
     incomplete_details: Option<IncompleteDetails>,
-    /// Its items.
+    /// The items of the answer.
     #[serde(borrow)]
     pub(super) output: Option<Vec<&'a RawValue>>,
 }
 
-/// Why an answer is incomplete.
+/// The explanation of why an answer is incomplete.
 #[derive(Debug, Deserialize)]
 struct IncompleteDetails {
     reason: Option<String>,
 }
 
 impl<'a> ResponsesAnswer<'a> {
-    /// Reads an answer.
+    /// Parses a response object.
     ///
     /// # Errors
-    /// It is not what the protocol says.
+    /// The object does not conform to the protocol.
     pub(super) fn parse(json: &'a RawValue) -> Result<Self, AnswerFault> {
         serde_json::from_str(json.get()).map_err(|_| AnswerFault::Unreadable)
     }
 
-    /// An answer of which only these members were read.
+    /// Creates an answer of which only these members were read.
     pub(super) fn without_items(status: Option<String>, reason: Option<String>) -> Self {
         Self {
             status,
@@ -89,16 +89,16 @@ impl<'a> ResponsesAnswer<'a> {
         }
     }
 
-    /// Why it is incomplete.
+    /// Returns the reason for which the answer is incomplete.
     pub(super) fn incomplete_reason(&self) -> Option<&str> {
         self.incomplete_details.as_ref()?.reason.as_deref()
     }
 }
 
-/// An item of an answer. Which members it has depends on its type.
+/// An item of an answer. Its type determines its members.
 #[derive(Debug, Deserialize)]
 pub(super) struct ResponsesItem<'a> {
-    /// Its type.
+    /// The type of the item.
     #[serde(rename = "type")]
     pub(super) kind: String,
     status: Option<String>,
@@ -116,61 +116,61 @@ pub(super) struct ResponsesItem<'a> {
 }
 
 impl<'a> ResponsesItem<'a> {
-    /// Reads an item.
+    /// Parses an item.
     ///
     /// # Errors
-    /// It is not what the protocol says.
+    /// The item does not conform to the protocol.
     pub(super) fn parse(json: &'a RawValue) -> Result<Self, AnswerFault> {
         serde_json::from_str(json.get()).map_err(|_| AnswerFault::Unreadable)
     }
 
-    /// The id of the call that it is.
+    /// Returns the id of the call, or an empty string.
     pub(super) fn call_id(&self) -> &str {
         self.call_id.as_deref().or(self.id.as_deref()).unwrap_or_default()
     }
 
-    /// The name of the tool that it calls.
+    /// Returns the name of the tool that is called, or an empty string.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether it was broken off.
+    /// Whether the item was interrupted.
     pub(super) fn is_incomplete(&self) -> bool {
         self.status.as_deref() == Some("incomplete")
     }
 
-    /// The complete arguments, as JSON text.
+    /// Returns the complete arguments, as JSON text.
     ///
     /// # Errors
-    /// They are not a string.
+    /// The arguments cannot be read as a string.
     pub(super) fn arguments(&self) -> Result<Cow<'a, str>, AnswerFault> {
         match self.arguments {
-            // Some hosts have the JSON itself instead of its text.
+            // Some hosts send the JSON itself instead of its text in a string.
             Some(json) if !json.get().starts_with('"') => Ok(Cow::Borrowed(json.get())),
             arguments => text(arguments),
         }
     }
 
-    /// The complete input of a custom tool, or nothing.
+    /// Returns the complete input of a custom tool, or an empty string.
     ///
     /// # Errors
-    /// It is not a string.
+    /// The input is not a string.
     pub(super) fn input(&self) -> Result<Cow<'a, str>, AnswerFault> {
         text(self.input)
     }
 
-    /// The parts of its content.
+    /// Returns the parts of the item's content.
     ///
     /// # Errors
-    /// They are not what the protocol says.
+    /// The parts do not conform to the protocol.
     pub(super) fn content(&self) -> Result<Vec<ResponsesPart<'a>>, AnswerFault> {
         parts(self.content)
     }
 
-    /// The parts of its summary.
+    /// Returns the parts of the item's summary.
     ///
     /// # Errors
-    /// They are not what the protocol says.
+    /// The parts do not conform to the protocol.
     pub(super) fn summary(&self) -> Result<Vec<ResponsesPart<'a>>, AnswerFault> {
         parts(self.summary)
     }
@@ -181,11 +181,11 @@ impl<'a> ResponsesItem<'a> {
 pub(super) enum PartKind {
     /// Text of a message.
     Text,
-    /// The words of a refusal.
+    /// Text of a refusal.
     Refusal,
     /// A summary of reasoning.
     Summary,
-    /// Reasoning itself.
+    /// The reasoning itself.
     Reasoning,
 }
 
@@ -201,15 +201,15 @@ pub(super) struct ResponsesPart<'a> {
 }
 
 impl<'a> ResponsesPart<'a> {
-    /// Reads a part.
+    /// Parses a part.
     ///
     /// # Errors
-    /// It is not what the protocol says.
+    /// The part does not conform to the protocol.
     pub(super) fn parse(json: &'a RawValue) -> Result<Self, AnswerFault> {
         serde_json::from_str(json.get()).map_err(|_| AnswerFault::Unreadable)
     }
 
-    /// Its kind; `None` if the part is not text.
+    /// Returns the kind of the part; `None` if the part is not text.
     pub(super) fn kind(&self) -> Option<PartKind> {
         match self.kind.as_deref() {
             None | Some("output_text" | "text") => Some(PartKind::Text),
@@ -220,18 +220,18 @@ impl<'a> ResponsesPart<'a> {
         }
     }
 
-    /// Its text.
+    /// Returns the text of the part.
     pub(super) fn text(&self) -> Option<&str> {
         self.refusal.as_deref().or(self.text.as_deref())
     }
 
-    /// The sources of its text.
+    /// Returns the sources of the part's text.
     pub(super) fn annotations(&self) -> &[&'a RawValue] {
         self.annotations.as_deref().unwrap_or_default()
     }
 }
 
-/// A text, or nothing.
+/// Returns the value of a string; an empty string if it is missing.
 ///
 /// # Errors
 /// The value is not a string.
@@ -256,7 +256,7 @@ struct ResponsesAnnotation {
     title: Option<String>,
 }
 
-/// The source that an annotation names. Only sources on the web have an address that other protocols can name.
+/// Returns the source that an annotation names. Only sources on the web have a URL, which other protocols require.
 pub(super) fn citation(annotation: &RawValue) -> AnswerEvent<'static> {
     let annotation = serde_json::from_str::<ResponsesAnnotation>(annotation.get()).ok();
     let source =

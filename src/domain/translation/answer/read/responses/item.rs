@@ -1,4 +1,4 @@
-//! One item of a Responses answer: what of it has been passed on, so that its last events add only the rest.
+//! One item of a Responses answer. It records which content has been passed on, so that later events add only the rest.
 
 use std::borrow::Cow;
 
@@ -25,13 +25,13 @@ const PART_BREAK: &str = "\n\n";
 /// The state that all items of an answer share.
 #[derive(Debug, Default)]
 pub(super) struct ItemContext {
-    /// The number of calls.
+    /// The number of calls so far.
     pub(super) calls: u32,
-    /// The model has declined.
+    /// Whether the model has declined.
     pub(super) has_refused: bool,
 }
 
-/// One item.
+/// An item of an answer.
 #[derive(Debug)]
 pub(super) struct AnswerItem {
     number: u64,
@@ -40,11 +40,11 @@ pub(super) struct AnswerItem {
     call: Option<PassedCall>,
     /// The input of a custom tool so far.
     input: String,
-    /// The number of sources.
+    /// The number of sources that have been passed on.
     citations: usize,
 }
 
-/// A part of an item, with the number of bytes of its text that have been passed on.
+/// A part of an item, with the length of its text that has been passed on, in bytes.
 #[derive(Debug)]
 struct PassedPart {
     kind: PartKind,
@@ -52,7 +52,7 @@ struct PassedPart {
     bytes: usize,
 }
 
-/// The call of an item, with the number of bytes of its arguments that have been passed on.
+/// The call in an item, with the length of its arguments that has been passed on, in bytes.
 #[derive(Debug)]
 struct PassedCall {
     slot: u32,
@@ -79,7 +79,7 @@ impl PartKind {
 }
 
 impl AnswerItem {
-    /// The item with this number, of which nothing has been passed on.
+    /// Creates an item with this index, of which nothing has been passed on.
     pub(super) const fn new(number: u64) -> Self {
         Self {
             number,
@@ -91,17 +91,17 @@ impl AnswerItem {
         }
     }
 
-    /// Its number in the answer.
+    /// Returns the index of the item in the answer.
     pub(super) const fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether the provider has completed it.
+    /// Whether the provider has completed the item.
     pub(super) const fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// The item begins. Of its content only a call's name is certain.
+    /// Begins the item. Only the name of a call cannot change any more.
     ///
     /// # Errors
     /// `emit` fails.
@@ -117,7 +117,7 @@ impl AnswerItem {
         }
     }
 
-    /// Emits the call that the item is, once its name is known.
+    /// Emits the call in the item, once its name is known.
     fn begin_call(
         &mut self,
         item: &ResponsesItem<'_>,
@@ -142,7 +142,7 @@ impl AnswerItem {
         })
     }
 
-    /// Passes on more of a part's text.
+    /// Passes on a piece of a part's text.
     ///
     /// # Errors
     /// The item has too many parts, or `emit` fails.
@@ -169,7 +169,7 @@ impl AnswerItem {
         emit(kind.event(Cow::Borrowed(text)))
     }
 
-    /// A part begins with this many bytes.
+    /// Adds a part, of which `bytes` bytes are passed on.
     fn begin_part(
         &mut self,
         kind: PartKind,
@@ -187,7 +187,7 @@ impl AnswerItem {
         Ok(())
     }
 
-    /// Passes on the rest of a part's text, which its deltas did not contain.
+    /// Passes on the rest of a part's text that its deltas did not contain.
     ///
     /// # Errors
     /// See [`AnswerItem::add_text`].
@@ -207,18 +207,18 @@ impl AnswerItem {
         self.add_text(kind, number, whole.get(passed..).unwrap_or_default(), context, emit)
     }
 
-    /// The bytes that have been passed on, of reasoning or of other text.
+    /// Returns the length that has been passed on, in bytes, of reasoning or of other text.
     fn passed_bytes(&self, of_thoughts: bool) -> usize {
         let parts = self.parts.iter().filter(|part| part.kind.is_thought() == of_thoughts);
         parts.map(|part| part.bytes).sum()
     }
 
-    /// A source has been named.
+    /// Counts a source that is passed on.
     pub(super) fn count_citation(&mut self) {
         self.citations += 1;
     }
 
-    /// Passes on more of a call's arguments. A call that has not begun gets all of them when it is complete.
+    /// Passes on a piece of a call's arguments. A call that has not begun gets all arguments when it is complete.
     ///
     /// # Errors
     /// `emit` fails.
@@ -232,7 +232,7 @@ impl AnswerItem {
         emit(AnswerEvent::Arguments { slot, json })
     }
 
-    /// Passes on what the deltas have not said of a call's arguments.
+    /// Passes on the rest of a call's arguments that the deltas did not contain.
     ///
     /// # Errors
     /// `emit` fails.
@@ -241,15 +241,15 @@ impl AnswerItem {
         self.add_arguments(whole.get(passed..).unwrap_or_default(), emit)
     }
 
-    /// Keeps more of the input of a custom tool.
+    /// Retains a piece of the input of a custom tool.
     pub(super) fn add_input(&mut self, piece: &str) {
         self.input.push_str(piece);
     }
 
-    /// Handles the complete item: passes on what its deltas did not contain. `json` is the item's unchanged JSON text.
+    /// Completes the item: passes on the content that its deltas did not contain. `json` is the item's unchanged JSON text.
     ///
     /// # Errors
-    /// It is not what the protocol says, or `emit` fails.
+    /// The item does not conform to the protocol, or `emit` fails.
     pub(super) fn complete(
         &mut self,
         item: &ResponsesItem<'_>,
@@ -285,7 +285,7 @@ impl AnswerItem {
         emit: &mut Emit<'_>,
     ) -> Result<(), AnswerFault> {
         let bytes: usize = parts.iter().filter_map(ResponsesPart::text).map(str::len).sum();
-        // A host that does not number the parts has passed on everything, too.
+        // The totals are compared, because some hosts do not state the index of a part in its deltas.
         if bytes > self.passed_bytes(false) {
             for (number, part) in (0..).zip(parts) {
                 match (part.kind(), part.text()) {
@@ -336,7 +336,8 @@ impl AnswerItem {
         }
     }
 
-    /// A custom tool's input is a text; as arguments it is the member `input` of an object, like everywhere in a translation.
+    /// Completes a call of a custom tool. Its input is a string, which becomes the member `input` of the arguments, as in every
+    /// translation.
     fn complete_custom_call(
         &mut self,
         item: &ResponsesItem<'_>,
@@ -363,7 +364,7 @@ impl AnswerItem {
     }
 }
 
-/// The kind of the content of an item that no client's protocol can carry.
+/// Returns the kind of the content of an item that no client's protocol can carry.
 fn lost_kind(kind: &str) -> &'static str {
     match kind {
         "compaction" => "compaction",
