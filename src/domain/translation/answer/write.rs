@@ -18,9 +18,9 @@ use crate::domain::{
 pub(crate) enum AnswerForm {
     /// A stream of server-sent events.
     Stream,
-    /// One JSON object.
+    /// A non-streaming answer: one JSON object.
     Whole,
-    /// A stream as a JSON array, which Gemini clients can request.
+    /// A stream in the form of a JSON array, which Gemini clients can request.
     Array,
 }
 
@@ -34,42 +34,42 @@ impl AnswerForm {
     }
 }
 
-/// The data of an answer apart from its content.
+/// The data that a writer needs in addition to the content of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerFrame {
-    /// The form.
+    /// The form of the answer.
     pub(crate) form: AnswerForm,
-    /// The end of the answer's id; the protocol puts its own prefix before it.
+    /// The last part of the answer's id; the protocol puts its own prefix before it.
     pub(crate) id: String,
     /// The model's name as the client requested it.
     pub(crate) model: String,
-    /// When the answer began, in seconds since the Unix epoch.
+    /// The time at which the answer began, in seconds since the Unix epoch.
     pub(crate) created_unix: i64,
-    /// The estimated input tokens, for protocols that state them before the provider does.
+    /// The estimated number of input tokens, for protocols that state it before the provider does.
     pub(crate) input_estimate: u64,
     /// Whether the client gets the model's visible reasoning.
     pub(crate) shows_reasoning: bool,
     /// The maker of the reasoning.
     pub(crate) maker: ReasoningMaker,
-    /// The client's tools.
+    /// The client's tools, by which the answer's calls get the client's names.
     pub(crate) names: ToolNames,
-    /// The client's request, of which a Responses answer repeats some members.
+    /// The body of the client's request; a Responses answer repeats some of its members.
     pub(crate) request: String,
 }
 
 /// The writer of one answer in its client's protocol.
 #[derive(Debug)]
 pub(crate) enum AnswerEventWriter {
-    /// Of Messages.
+    /// The writer of Messages answers.
     Messages(Box<messages::MessagesAnswerWriter>),
-    /// Of Responses.
+    /// The writer of Responses answers.
     Responses(Box<responses::ResponsesAnswerWriter>),
-    /// Of Gemini.
+    /// The writer of Gemini answers.
     Gemini(Box<gemini::GeminiAnswerWriter>),
 }
 
 impl AnswerEventWriter {
-    /// A writer for an answer that has not begun.
+    /// Creates a writer for an answer that has not begun.
     pub(crate) fn new(protocol: Protocol, frame: AnswerFrame) -> Self {
         match protocol {
             Protocol::Messages => Self::Messages(Box::new(messages::MessagesAnswerWriter::new(frame))),
@@ -82,7 +82,7 @@ impl AnswerEventWriter {
     /// [`AnswerEventWriter::finish`].
     ///
     /// # Errors
-    /// The client's protocol would have to repeat too much text.
+    /// The retained text is too long, or the answer cannot be written.
     pub(crate) fn on_event(&mut self, event: AnswerEvent<'_>, out: &mut String) -> Result<(), AnswerFault> {
         match self {
             Self::Messages(writer) => writer.on_event(event, out),
@@ -91,7 +91,7 @@ impl AnswerEventWriter {
         }
     }
 
-    /// The kinds of content that the client does not get.
+    /// Returns the kinds of content that the client does not get.
     pub(crate) fn losses(&self) -> &AnswerLosses {
         match self {
             Self::Messages(writer) => writer.losses(),
@@ -100,8 +100,8 @@ impl AnswerEventWriter {
         }
     }
 
-    /// Ends a complete answer: writes the usage that is billed, and the last events or the body. `ended_unix` is the time of the
-    /// end, in seconds since the Unix epoch.
+    /// Ends a complete answer: writes the usage that is billed, and the last events or the body. `ended_unix` is the time at
+    /// which the answer ended, in seconds since the Unix epoch.
     pub(crate) fn finish(&mut self, usage: &Usage, ended_unix: i64, out: &mut String) {
         match self {
             Self::Messages(writer) => writer.finish(usage, out),
@@ -110,7 +110,7 @@ impl AnswerEventWriter {
         }
     }
 
-    /// Ends a stream that has failed, with the error that corresponds to this HTTP status.
+    /// Ends a failed stream with the error that corresponds to this HTTP status.
     pub(crate) fn fail(&mut self, status: u16, message: &str, out: &mut String) {
         match self {
             Self::Messages(writer) => writer.fail(status, message, out),

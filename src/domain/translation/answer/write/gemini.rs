@@ -1,4 +1,4 @@
-//! Writes answers of Gemini: parts, in chunks of a stream or an array, or in one object.
+//! Writes Gemini answers: parts, in the chunks of a stream or an array, or in one object.
 
 use std::{borrow::Cow, fmt::Write};
 
@@ -21,17 +21,17 @@ use crate::domain::{
     },
 };
 
-/// The writer of one answer of Gemini.
+/// The writer of one Gemini answer.
 #[derive(Debug)]
 pub(crate) struct GeminiAnswerWriter {
     frame: AnswerFrame,
-    /// A chunk is written.
+    /// Whether a chunk has been written.
     has_begun: bool,
-    /// The last chunk, or the object, is written.
+    /// Whether the last chunk, or the object, has been written.
     has_ended: bool,
-    /// The call whose arguments arrive.
+    /// The call whose arguments are arriving.
     call: Option<CollectedCall>,
-    /// The thought signature for the call or text that follows.
+    /// The thought signature for the next call or text.
     held: Option<String>,
     /// The last text of a non-streaming answer, which the next piece may continue.
     text: Option<PartText>,
@@ -42,7 +42,7 @@ pub(crate) struct GeminiAnswerWriter {
     losses: AnswerLosses,
 }
 
-/// A call that the client gets in one part.
+/// A call whose pieces are collected, because the client gets it in one part.
 #[derive(Debug)]
 struct CollectedCall {
     slot: u32,
@@ -50,7 +50,7 @@ struct CollectedCall {
     signature: Option<String>,
 }
 
-/// The text of a part.
+/// The text of a part, to which more can be appended.
 #[derive(Debug)]
 struct PartText {
     text: String,
@@ -59,7 +59,7 @@ struct PartText {
 }
 
 impl GeminiAnswerWriter {
-    /// A writer for an answer that has not begun.
+    /// Creates a writer for an answer that has not begun.
     pub(crate) fn new(frame: AnswerFrame) -> Self {
         Self {
             frame,
@@ -75,7 +75,7 @@ impl GeminiAnswerWriter {
         }
     }
 
-    /// The kinds of content that the client does not get.
+    /// Returns the kinds of content that the client does not get.
     pub(crate) fn losses(&self) -> &AnswerLosses {
         &self.losses
     }
@@ -87,7 +87,7 @@ impl GeminiAnswerWriter {
     /// Writes an event.
     ///
     /// # Errors
-    /// A call is too large, or the provider has reported a failure of an answer of which nothing is written.
+    /// A call is too large, or a non-streaming answer has failed.
     pub(crate) fn on_event(&mut self, event: AnswerEvent<'_>, out: &mut String) -> Result<(), AnswerFault> {
         if self.has_ended {
             return Ok(());
@@ -141,7 +141,7 @@ impl GeminiAnswerWriter {
         self.end_array(out);
     }
 
-    /// Writes the error that ends a stream or array. An incomplete call is left out.
+    /// Writes the error that ends a stream or an array. An incomplete call is omitted.
     pub(crate) fn fail(&mut self, status: u16, message: &str, out: &mut String) {
         if std::mem::replace(&mut self.has_ended, true) || !self.is_stream() {
             return;
@@ -177,15 +177,16 @@ impl GeminiAnswerWriter {
         }
     }
 
-    /// A part has at most one signature, so a state that nothing has followed gets a part of its own once another state comes.
+    /// Retains the state as the signature of the next part. A part has at most one signature, so a state that is followed by
+    /// another state gets an empty part of its own.
     fn on_reasoning(&mut self, state: &ReasoningState<'_>, out: &mut String) {
         self.end_call(out);
         let Some(carrier) = state.wrap(&self.frame.maker, "") else {
             self.losses.add(AnswerLosses::REASONING_STATE);
             return;
         };
-        // Clients decode signatures as base64, which a carrier is not. Its own characters never become `+` or `/`, so the two
-        // alphabets of base64 give the same text.
+        // Clients decode signatures as base64, so the carrier is encoded once more. The encoded carrier never contains `+` or
+        // `/`, so it is the same in both alphabets of base64.
         if let Some(earlier) = self.held.replace(STANDARD.encode(carrier)) {
             self.add_part(&text_part("", false, Some(&earlier)), out);
         }
@@ -224,7 +225,7 @@ impl GeminiAnswerWriter {
         Ok(())
     }
 
-    /// Leaves out the call that was collected, because a client could run it without the rest of its arguments.
+    /// Drops the collected call, because a client could run it without the rest of its arguments.
     fn drop_call(&mut self, slot: u32) {
         if let Some(cut) = self.call.take_if(|call| call.slot == slot) {
             self.held = cut.signature;
@@ -232,7 +233,7 @@ impl GeminiAnswerWriter {
         }
     }
 
-    /// Writes the call that was collected: something else has begun.
+    /// Writes the collected call, because other content has begun.
     fn end_call(&mut self, out: &mut String) {
         let Some(CollectedCall { call, signature, .. }) = self.call.take() else {
             return;
@@ -253,14 +254,14 @@ impl GeminiAnswerWriter {
         self.add_part(&part, out);
     }
 
-    /// Completes the last text of a non-streaming answer.
+    /// Adds the last text of a non-streaming answer to its parts.
     fn end_text(&mut self) {
         if let Some(last) = self.text.take() {
             self.keep_part(&text_part(&last.text, last.is_thought, last.signature.as_deref()));
         }
     }
 
-    /// Adds a complete part: a chunk of a stream, or one more part of the object.
+    /// Adds a complete part: as a chunk of a stream, or as one more part of the object.
     fn add_part(&mut self, part: &str, out: &mut String) {
         if self.is_stream() {
             self.push_answer(part, None, out);
@@ -277,7 +278,7 @@ impl GeminiAnswerWriter {
         self.parts.push_str(part);
     }
 
-    /// Writes a chunk, or the object, with these parts. The last one also has the reason for the end and the usage.
+    /// Writes a chunk, or the object, with these parts. The last chunk also contains the finish reason and the usage.
     fn push_answer(&mut self, parts: &str, end: Option<(&'static str, &Usage)>, out: &mut String) {
         let mut json = String::with_capacity(parts.len() + 256);
         push_object(&mut json, |answer| {
@@ -302,7 +303,7 @@ impl GeminiAnswerWriter {
         self.push_frame(&json, out);
     }
 
-    /// Writes an event's data, an element, or the body.
+    /// Writes the data of an event, an element of the array, or the body.
     fn push_frame(&mut self, json: &str, out: &mut String) {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         match self.frame.form {
@@ -339,7 +340,7 @@ impl GeminiAnswerWriter {
     }
 }
 
-/// The JSON text of a part with text.
+/// Returns a part with this text, as JSON text.
 fn text_part(text: &str, is_thought: bool, signature: Option<&str>) -> String {
     let mut part = String::with_capacity(text.len() + 32);
     push_object(&mut part, |object| {
@@ -354,8 +355,8 @@ fn text_part(text: &str, is_thought: bool, signature: Option<&str>) -> String {
     part
 }
 
-/// Appends valid JSON text as one line. Some clients end lines at more characters than the protocol does, so those are escaped;
-/// they only occur in strings. Line ends between tokens, as in a model's arguments, become spaces.
+/// Appends valid JSON text as one line. Some clients split lines at more characters than the protocol does, so these characters
+/// are escaped; they occur only in strings. Line breaks between tokens, as in a model's arguments, become spaces.
 fn push_line(out: &mut String, json: &str) {
     if !json.contains(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
         out.push_str(json);
@@ -373,7 +374,8 @@ fn push_line(out: &mut String, json: &str) {
     }
 }
 
-/// Writes the counts. Cached tokens are part of the prompt; thoughts and the prompts of tools stand beside the other counts.
+/// Writes the token counts. The prompt's count includes cached tokens; the counts of thoughts and of the prompts of tools are
+/// separate.
 fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
     let (input, output) = (usage.input_total(), usage.output_total());
     let optional = [

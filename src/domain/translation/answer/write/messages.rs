@@ -1,4 +1,4 @@
-//! Writes answers of Messages: content blocks, one behind the other, in a stream or in one message.
+//! Writes Messages answers: consecutive content blocks, in a stream or in one message.
 
 mod block;
 mod held_reasoning;
@@ -30,13 +30,13 @@ use crate::domain::{
     },
 };
 
-/// The writer of one answer of Messages.
+/// The writer of one Messages answer.
 #[derive(Debug)]
 pub(crate) struct MessagesAnswerWriter {
     frame: AnswerFrame,
-    /// A stream has its first event.
+    /// Whether the first event of a stream has been written.
     has_begun: bool,
-    /// The last event, or the message, is written.
+    /// Whether the last event, or the message, has been written.
     has_ended: bool,
     /// The block that the next piece may continue.
     open: Option<MessageBlock>,
@@ -44,13 +44,13 @@ pub(crate) struct MessagesAnswerWriter {
     index: u32,
     /// The complete blocks of a non-streaming message, as JSON text.
     blocks: String,
-    /// The length of `blocks` without the reasoning before the open block.
+    /// The length of `blocks` without the reasoning that precedes the open block, in bytes.
     block_begin: usize,
-    /// Reasoning behind text, and reasoning without visible text. It becomes blocks once content follows.
+    /// Reasoning after text, and reasoning without visible text. It becomes blocks once content follows.
     held: HeldReasoning,
-    /// The losses if the open block is left out, and with it the reasoning before it that was held.
+    /// The losses that are added if the open block is dropped together with the held reasoning before it.
     held_before_open: AnswerLosses,
-    /// The last block may be a text.
+    /// Whether the last block may be a text.
     ends_with_text: bool,
     has_text: bool,
     has_refused: bool,
@@ -60,7 +60,7 @@ pub(crate) struct MessagesAnswerWriter {
 }
 
 impl MessagesAnswerWriter {
-    /// A writer for an answer that has not begun.
+    /// Creates a writer for an answer that has not begun.
     pub(crate) fn new(frame: AnswerFrame) -> Self {
         Self {
             frame,
@@ -81,7 +81,7 @@ impl MessagesAnswerWriter {
         }
     }
 
-    /// The kinds of content that the client does not get.
+    /// Returns the kinds of content that the client does not get.
     pub(crate) fn losses(&self) -> &AnswerLosses {
         &self.losses
     }
@@ -93,7 +93,7 @@ impl MessagesAnswerWriter {
     /// Writes an event.
     ///
     /// # Errors
-    /// A block that has to be kept is too large, or the answer has nothing that could be written.
+    /// A retained block is too large, a non-streaming answer has failed, or the answer has no content that can be written.
     pub(crate) fn on_event(&mut self, event: AnswerEvent<'_>, out: &mut String) -> Result<(), AnswerFault> {
         if self.has_ended {
             return Ok(());
@@ -153,7 +153,7 @@ impl MessagesAnswerWriter {
         }
     }
 
-    /// Writes the error that ends a stream. The open block stays open, so that no client takes it for complete.
+    /// Writes the error that ends a stream. The open block is not ended, so that no client regards it as complete.
     pub(crate) fn fail(&mut self, status: u16, message: &str, out: &mut String) {
         if std::mem::replace(&mut self.has_ended, true) || !self.is_stream() {
             return;
@@ -214,8 +214,8 @@ impl MessagesAnswerWriter {
         self.push_delta("text_delta", "text", text, out);
     }
 
-    /// Visible reasoning is also kept: its carrier does not repeat what the client sees. Behind text it waits for the content that
-    /// follows, and is left out if it is too long.
+    /// Writes a piece of visible reasoning and also retains it, because the carrier of its state does not repeat the visible
+    /// text. After text, the reasoning is held until other content follows, and dropped if it is too long.
     fn on_thought(&mut self, text: &str, out: &mut String) -> Result<(), AnswerFault> {
         if text.is_empty() || !self.frame.shows_reasoning {
             return Ok(());
@@ -237,7 +237,8 @@ impl MessagesAnswerWriter {
         Ok(())
     }
 
-    /// The state of visible reasoning becomes its signature. Any other state waits for the content that it belongs before.
+    /// Writes the state of visible reasoning as the signature of that reasoning. Any other state is held until the content
+    /// follows that it belongs before.
     fn on_reasoning(&mut self, state: &ReasoningState<'_>, out: &mut String) {
         if let Some(MessageBlock::Thinking { text, signature }) = &mut self.open {
             match state.wrap(&self.frame.maker, text.as_str()) {
@@ -264,8 +265,8 @@ impl MessagesAnswerWriter {
         self.ends_with_text = false;
     }
 
-    /// A stream gets the arguments piece by piece if they are an object. Clients expect one, so other arguments are kept until
-    /// they are complete.
+    /// Passes on a piece of the arguments in a stream if they are an object. Clients expect an object, so other arguments are
+    /// retained until they are complete.
     fn on_arguments(&mut self, slot: u32, json: &str, out: &mut String) -> Result<(), AnswerFault> {
         let is_stream = self.is_stream();
         let Some(MessageBlock::Call {
@@ -299,8 +300,8 @@ impl MessagesAnswerWriter {
         Ok(())
     }
 
-    /// A message does not get a call whose arguments are incomplete, because a client could run it. In a stream the call is there
-    /// already, and the reason for the end says that it is incomplete.
+    /// Drops a call with incomplete arguments from a message, because a client could run it. A stream contains the call already,
+    /// and its stop reason says that the call is incomplete.
     fn on_call_cut(&mut self, slot: u32, out: &mut String) {
         let is_stream = self.is_stream();
         let Some(MessageBlock::Call {
@@ -316,7 +317,7 @@ impl MessagesAnswerWriter {
         }
         self.ends_with_text = self.has_text;
         if is_stream {
-            // The kept part of the arguments is not the beginning of an object, so it is not written.
+            // The retained part of the arguments does not begin an object, so it is not written.
             *is_passed_on = true;
             self.close_block(out);
         } else {
@@ -358,12 +359,12 @@ impl MessagesAnswerWriter {
         }
     }
 
-    /// Leaves out the reasoning that nothing follows, and reports it.
+    /// Drops the held reasoning that no content follows, and reports it.
     fn drop_held(&mut self) {
         self.losses.add_all(&reasoning_losses(&self.held.take()));
     }
 
-    /// Begins a block behind all others, and behind the reasoning that belongs before it.
+    /// Begins a block after all others, and after the held reasoning that belongs before it.
     fn start_block(&mut self, block: MessageBlock, out: &mut String) {
         self.begin(out);
         self.close_block(out);
@@ -376,7 +377,7 @@ impl MessagesAnswerWriter {
         self.open_block(block, out);
     }
 
-    /// Writes a complete block of reasoning. In a stream, visible text follows the block's start.
+    /// Writes a complete block of reasoning. In a stream, the visible text follows in a delta.
     fn write_held(&mut self, block: MessageBlock, out: &mut String) {
         if let MessageBlock::Thinking { text, .. } = &block {
             self.open_block(MessageBlock::thinking(), out);
@@ -398,7 +399,7 @@ impl MessagesAnswerWriter {
         self.open = Some(block);
     }
 
-    /// Ends the open block. Thinking without a state of its own gets a signature too: clients throw away thinking that has none.
+    /// Ends the open block. Thinking without a state gets a signature too, because clients discard thinking without a signature.
     fn close_block(&mut self, out: &mut String) {
         let Some(mut block) = self.open.take() else { return };
         match &mut block {

@@ -1,6 +1,6 @@
 //! Writes an answer in the Responses protocol.
 //!
-//! The protocol repeats all content: a part, an item and the answer are written again when they are complete. So the writer keeps
+//! The protocol repeats all content: when a part, an item or the answer is complete, it is written again. So the writer retains
 //! the text of the answer, at most [`REPEATED_BYTES_MAX`] bytes.
 
 mod calls;
@@ -38,11 +38,11 @@ const MESSAGE_PREFIX: &str = "msg_";
 const REASONING_PREFIX: &str = "rs_";
 /// The prefix of the identifier of a compaction item.
 const COMPACTION_PREFIX: &str = "cmp_";
-/// The refusal of a model that has declined without words.
+/// The refusal that is written if a model has declined without giving a refusal.
 const DECLINED: &str = "The model declined to answer.";
-/// The message for a model that has written no summary of the conversation, or one that is too long.
+/// The message for an answer in which the model has written no summary of the conversation, or one that is too long.
 const NO_SUMMARY: &str = "the model wrote no usable summary of the conversation; compact again, or compact locally";
-/// The HTTP status that corresponds to that failure.
+/// The HTTP status for an answer without a usable summary.
 const NO_SUMMARY_STATUS: u16 = 502;
 /// The message for a call that the provider could not read.
 const MALFORMED: &str = "the model wrote a tool call that its provider cannot read; send the request again";
@@ -58,19 +58,19 @@ pub(crate) struct ResponsesAnswerWriter {
     open: Option<OpenItem>,
     /// The number of items so far.
     item_count: u32,
-    /// The length of the kept text, in bytes.
+    /// The length of the retained text, in bytes.
     kept_bytes: usize,
-    /// The first events are written.
+    /// Whether the first events have been written.
     has_begun: bool,
-    /// The model has declined.
+    /// Whether the model has declined.
     has_declined: bool,
-    /// Why the answer is complete.
+    /// The reason for which the answer ended; `None` while it has not ended.
     stop: Option<StopCause>,
-    /// Why the answer has failed.
+    /// The failure of the answer; `None` unless it has failed.
     failure: Option<ResponseFailure>,
-    /// The last event, or the non-streaming answer, is written.
+    /// Whether the last event, or the non-streaming answer, has been written.
     is_over: bool,
-    /// The summary so far that the client gets in the place of all other content; `None` if it has not requested one.
+    /// The summary so far, which the client gets instead of all other content; `None` if the client has not requested a summary.
     summary: Option<String>,
     /// The kinds of content that the client does not get.
     losses: AnswerLosses,
@@ -88,7 +88,7 @@ enum OpenItem {
 }
 
 impl ResponsesAnswerWriter {
-    /// A writer for an answer that has not begun.
+    /// Creates a writer for an answer that has not begun.
     pub(crate) fn new(frame: AnswerFrame) -> Self {
         let events = NumberedEvents::new(frame.form);
         let response = ResponseObject::new(frame);
@@ -108,15 +108,15 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// The kinds of content that the client does not get.
+    /// Returns the kinds of content that the client does not get.
     pub(crate) fn losses(&self) -> &AnswerLosses {
         &self.losses
     }
 
-    /// Writes an event; a non-streaming answer is written by [`ResponsesAnswerWriter::finish`].
+    /// Writes an event. A non-streaming answer is written by [`ResponsesAnswerWriter::finish`].
     ///
     /// # Errors
-    /// The text that has to be kept is too long.
+    /// The retained text is too long.
     pub(crate) fn on_event(&mut self, event: AnswerEvent<'_>, out: &mut String) -> Result<(), AnswerFault> {
         if self.is_over || self.failure.is_some() {
             return Ok(());
@@ -160,8 +160,8 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Ends a complete answer at `ended_unix`, in seconds since the Unix epoch. A failed answer has no usage, as for a provider
-    /// that is not translated.
+    /// Ends a complete answer at `ended_unix`, in seconds since the Unix epoch. A failed answer has no usage, as with a provider
+    /// whose answers are not translated.
     pub(crate) fn finish(&mut self, usage: &Usage, ended_unix: i64, out: &mut String) {
         if self.is_over {
             return;
@@ -182,7 +182,8 @@ impl ResponsesAnswerWriter {
         self.push_end(Some(usage), out);
     }
 
-    /// Ends a stream that has failed. The open item stays open: a client could run a call that seems complete.
+    /// Ends a failed stream with the error that corresponds to this HTTP status. The open item is not completed, because a client
+    /// could run a call that seems complete.
     pub(crate) fn fail(&mut self, status: u16, message: &str, out: &mut String) {
         if self.is_over || !self.events.is_stream() {
             return;
@@ -192,7 +193,8 @@ impl ResponsesAnswerWriter {
         self.push_end(None, out);
     }
 
-    /// Takes the words of an event for the summary. What the client cannot get beside a summary is lost; returns what remains.
+    /// Adds the text of an event to the summary. Returns the event that remains to be handled, which reports content that a
+    /// client cannot get in addition to a summary as lost.
     fn take_for_summary<'e>(&mut self, event: AnswerEvent<'e>) -> Result<AnswerEvent<'e>, AnswerFault> {
         Ok(match event {
             AnswerEvent::Text(text) => {
@@ -220,7 +222,7 @@ impl ResponsesAnswerWriter {
         })
     }
 
-    /// Writes the summary as the only item. A client would go on with one that is incomplete, so it gets none.
+    /// Writes the summary as the only item. An incomplete summary is omitted, because the client would continue with it.
     fn push_summary(&mut self, summary: &str, out: &mut String) {
         match self.stop.unwrap_or(StopCause::End) {
             StopCause::MaxTokens | StopCause::ContextFull | StopCause::Filtered | StopCause::Malformed => return,
@@ -240,7 +242,7 @@ impl ResponsesAnswerWriter {
         self.response.add_item(&item);
     }
 
-    /// Writes the first events, once.
+    /// Writes the first events, unless they have been written.
     fn begin(&mut self, out: &mut String) {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
@@ -279,7 +281,7 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Counts text that is kept until the end.
+    /// Counts the length of text that is retained until the end, in bytes.
     fn keep(&mut self, bytes: usize) -> Result<(), AnswerFault> {
         self.kept_bytes = self.kept_bytes.saturating_add(bytes);
         match self.kept_bytes > REPEATED_BYTES_MAX {
@@ -288,14 +290,14 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// The place of the next item.
+    /// Reserves the place of the next item.
     fn next_place(&mut self, prefix: &str) -> ItemPlace {
         let index = self.item_count;
         self.item_count += 1;
         ItemPlace::new(prefix, &self.response.frame().id, index)
     }
 
-    /// Ends the open item. An end of the answer may have interrupted it.
+    /// Ends the open item. `is_interrupted` says whether the end of the answer has interrupted the item.
     fn close_item(&mut self, is_interrupted: bool, out: &mut String) {
         let Some(open) = self.open.take() else { return };
         let events = &mut self.events;
@@ -307,7 +309,7 @@ impl ResponsesAnswerWriter {
         self.response.add_item(&item);
     }
 
-    /// Ends a call that lacks a part of its arguments, so that no client runs it.
+    /// Ends a call with incomplete arguments, so that no client runs it.
     fn cut_call(&mut self, slot: u32, out: &mut String) {
         match self.open.take() {
             Some(OpenItem::Call(call)) if call.has_slot(slot) => {
@@ -318,7 +320,7 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Takes the open message, or begins one.
+    /// Removes the open message and returns it, or begins a message.
     fn take_message(&mut self, out: &mut String) -> MessageItem {
         match self.open.take() {
             Some(OpenItem::Message(message)) => message,
@@ -351,7 +353,7 @@ impl ResponsesAnswerWriter {
         Ok(())
     }
 
-    /// Adds visible reasoning. A client that does not want it gets only its state.
+    /// Adds visible reasoning. If the client does not want it, only the reasoning's state is written later.
     fn add_thought(&mut self, text: &str, out: &mut String) -> Result<(), AnswerFault> {
         if text.is_empty() || !self.response.frame().shows_reasoning {
             return Ok(());
@@ -371,7 +373,7 @@ impl ResponsesAnswerWriter {
         Ok(())
     }
 
-    /// Ends reasoning with its state, which the client returns with the next request.
+    /// Ends the reasoning with its state, which the client sends back in the next request.
     fn end_reasoning(&mut self, state: &ReasoningState<'_>, out: &mut String) -> Result<(), AnswerFault> {
         let visible = match &self.open {
             Some(OpenItem::Reasoning(reasoning)) => reasoning.text(),
@@ -420,7 +422,7 @@ impl ResponsesAnswerWriter {
         Ok(())
     }
 
-    /// Whether the open item is the call with this number.
+    /// Whether the open item is the call with this index.
     fn is_open_call(&self, slot: u32) -> bool {
         matches!(&self.open, Some(OpenItem::Call(call)) if call.has_slot(slot))
     }
@@ -429,12 +431,12 @@ impl ResponsesAnswerWriter {
         self.keep(json.len())?;
         match &mut self.open {
             Some(OpenItem::Call(call)) if call.has_slot(slot) => call.add(json, &mut self.events, out),
-            // A piece behind the end of its call is no content: the call's JSON text was complete.
+            // A piece after the end of its call contains nothing new, because the call's JSON text was complete.
             Some(OpenItem::Call(_) | OpenItem::Message(_) | OpenItem::Reasoning(_)) | None => Ok(()),
         }
     }
 
-    /// Notes why the answer is complete; the first cause counts.
+    /// Records the reason for which the answer ended. Only the first one counts.
     fn on_stop(&mut self, cause: StopCause, out: &mut String) -> Result<(), AnswerFault> {
         if self.stop.is_some() {
             return Ok(());
@@ -443,7 +445,7 @@ impl ResponsesAnswerWriter {
         if cause == StopCause::Refused && !self.has_declined {
             self.add_to_message(MessagePartKind::Refusal, DECLINED, out)?;
         }
-        // The open call could be the one that cannot be read.
+        // If a call cannot be read, it may be the open one.
         if cause != StopCause::Malformed {
             self.close_item(is_interruption(cause), out);
         }
@@ -451,7 +453,7 @@ impl ResponsesAnswerWriter {
     }
 }
 
-/// Why an answer with this end is incomplete; `None` if it is complete, or has failed.
+/// Returns the reason for which an answer that ended like this is incomplete; `None` if it is complete or has failed.
 fn incomplete_reason(cause: StopCause) -> Option<&'static str> {
     match cause {
         StopCause::End | StopCause::Sequence | StopCause::Calls | StopCause::Refused | StopCause::Malformed => None,
@@ -460,7 +462,7 @@ fn incomplete_reason(cause: StopCause) -> Option<&'static str> {
     }
 }
 
-/// Whether the open item was interrupted by this end of the answer.
+/// Whether an end of the answer for this reason has interrupted the open item.
 fn is_interruption(cause: StopCause) -> bool {
     incomplete_reason(cause).is_some()
 }

@@ -1,4 +1,4 @@
-//! The content blocks and the events of an answer of Messages.
+//! The content blocks and the events of a Messages answer.
 
 use std::borrow::Cow;
 
@@ -11,41 +11,41 @@ use crate::domain::{
     wire::usage::Usage,
 };
 
-/// A content block. In a stream it keeps only what its end depends on.
+/// A content block. In a stream, it retains only the data that its end requires.
 #[derive(Debug)]
 pub(super) enum MessageBlock {
     /// Text.
     Text {
         /// The text.
         text: String,
-        /// Its sources, as JSON text.
+        /// The sources of the text, as JSON text.
         citations: Vec<String>,
     },
     /// Visible reasoning.
     Thinking {
         /// The text.
         text: String,
-        /// The signature; empty while it is not known.
+        /// The signature; empty while it is unknown.
         signature: String,
     },
     /// Reasoning that the client does not see.
     Redacted {
-        /// The carrier.
+        /// The carrier of the reasoning's state.
         data: String,
     },
     /// A call.
     Call {
-        /// The call's number in the answer.
+        /// The index of the call in the answer.
         slot: u32,
         /// The call, with the client's id and name.
         call: ToolCall<'static>,
-        /// The arguments are an object, so a stream has each piece at once.
+        /// Whether the arguments are an object, so that a stream passes on each piece immediately.
         is_passed_on: bool,
     },
 }
 
 impl MessageBlock {
-    /// A text that has not begun.
+    /// Creates an empty text block.
     pub(super) const fn text() -> Self {
         Self::Text {
             text: String::new(),
@@ -53,7 +53,7 @@ impl MessageBlock {
         }
     }
 
-    /// Visible reasoning that has not begun.
+    /// Creates an empty block of visible reasoning.
     pub(super) const fn thinking() -> Self {
         Self::Thinking {
             text: String::new(),
@@ -61,7 +61,7 @@ impl MessageBlock {
         }
     }
 
-    /// A call without its arguments.
+    /// Creates a call without arguments.
     pub(super) fn call(slot: u32, id: String, name: String) -> Self {
         Self::Call {
             slot,
@@ -74,7 +74,7 @@ impl MessageBlock {
         }
     }
 
-    /// Writes the block as far as it is kept: with its content in a message, without it at its start in a stream.
+    /// Writes the retained data of the block: with its content in a message, without content at its start in a stream.
     pub(super) fn write(&self, object: &mut JsonObjectWriter<'_>) {
         match self {
             Self::Text { text, citations } => {
@@ -105,7 +105,7 @@ impl MessageBlock {
     }
 }
 
-/// The JSON text of a source. Sources without a quotation by the provider have an empty one, because clients require it.
+/// Returns a source as JSON text. A source without a quotation gets an empty one, because clients require this member.
 pub(super) fn citation_json(citation: &Citation<'_>) -> String {
     let mut json = String::new();
     push_object(&mut json, |object| {
@@ -121,7 +121,7 @@ pub(super) fn citation_json(citation: &Citation<'_>) -> String {
     json
 }
 
-/// Appends an event with the members that `fill` writes behind its type.
+/// Appends an event with its type and the members that `fill` writes.
 pub(super) fn push_event(out: &mut String, kind: &str, fill: impl FnOnce(&mut JsonObjectWriter<'_>)) {
     out.push_str("event: ");
     out.push_str(kind);
@@ -133,7 +133,7 @@ pub(super) fn push_event(out: &mut String, kind: &str, fill: impl FnOnce(&mut Js
     out.push_str("\n\n");
 }
 
-/// Writes the counts. The three counts of input do not overlap, and that of output includes reasoning.
+/// Writes the token counts. The three input counts do not overlap, and the output count includes reasoning.
 pub(super) fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
     let read = usage.cache_read_total();
     let written = usage.cache_write_short.saturating_add(usage.cache_write_long);
@@ -147,7 +147,8 @@ pub(super) fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
     });
 }
 
-/// The word for the end. An answer with calls ends with `tool_use`, and no other does, whatever the provider calls its end.
+/// Returns the stop reason. If the model finished the answer, it is `tool_use` exactly if the answer has calls, whatever the
+/// provider sends.
 pub(super) const fn stop_reason(stop: StopCause, calls: u32, has_refused: bool) -> &'static str {
     match stop {
         StopCause::End | StopCause::Calls => match (calls, has_refused) {

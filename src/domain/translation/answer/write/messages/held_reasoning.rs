@@ -1,12 +1,12 @@
-//! Reasoning of a Messages answer that waits for the content that it belongs before.
+//! Reasoning of a Messages answer that is held until the content follows that it belongs before.
 
 use crate::domain::translation::{
     answer::{AnswerLosses, REPEATED_BYTES_MAX, WAITING_BYTES_MAX, write::messages::block::MessageBlock},
     reasoning::{ReasoningMaker, ReasoningState},
 };
 
-/// Reasoning that waits for the content that it belongs before. Agents display nothing of a message whose last text is followed by
-/// reasoning alone.
+/// Reasoning that is held until the content follows that it belongs before. Some agents display nothing of a message if only
+/// reasoning follows its last text.
 #[derive(Debug, Default)]
 pub(super) struct HeldReasoning {
     blocks: Vec<MessageBlock>,
@@ -14,21 +14,21 @@ pub(super) struct HeldReasoning {
     text_bytes: usize,
     /// The length of all carriers in `blocks`, in bytes; at most [`WAITING_BYTES_MAX`].
     carrier_bytes: usize,
-    /// The last block is visible reasoning that the next piece may continue.
+    /// Whether the last block is visible reasoning that the next piece may continue.
     has_open_thought: bool,
-    /// The visible reasoning was longer than [`REPEATED_BYTES_MAX`]. It was dropped, and so is all that follows before the blocks
-    /// are taken.
+    /// Whether the visible reasoning was longer than [`REPEATED_BYTES_MAX`] and was dropped. Further visible reasoning is also
+    /// dropped until the blocks are taken.
     drops_thoughts: bool,
 }
 
 impl HeldReasoning {
-    /// Whether visible reasoning waits.
+    /// Whether visible reasoning is held.
     pub(super) const fn has_thoughts(&self) -> bool {
         self.text_bytes > 0
     }
 
     /// Adds a piece of visible reasoning, which must not be empty. If the visible reasoning becomes longer than
-    /// [`REPEATED_BYTES_MAX`], drops all of it, and all pieces that follow before [`HeldReasoning::take`]. Returns the losses.
+    /// [`REPEATED_BYTES_MAX`], drops it, including all further pieces until [`HeldReasoning::take`]. Returns the losses.
     pub(super) fn push_thought(&mut self, piece: &str) -> AnswerLosses {
         self.drops_thoughts |= self.text_bytes + piece.len() > REPEATED_BYTES_MAX;
         if self.drops_thoughts {
@@ -46,8 +46,8 @@ impl HeldReasoning {
         AnswerLosses::default()
     }
 
-    /// Drops all visible reasoning with its signatures. States in blocks of their own stay. Returns the losses, which include a
-    /// piece that has no block yet.
+    /// Drops all visible reasoning with its signatures; states in blocks of their own remain. Returns the losses, which include a
+    /// piece that is not in a block yet.
     fn drop_thoughts(&mut self) -> AnswerLosses {
         let is_thought = |block: &mut MessageBlock| matches!(block, MessageBlock::Thinking { .. });
         let dropped: Vec<MessageBlock> = self.blocks.extract_if(.., is_thought).collect();
@@ -63,8 +63,8 @@ impl HeldReasoning {
         losses
     }
 
-    /// Adds a state. It becomes the signature of the visible reasoning right before it, or a block of its own. Returns whether there
-    /// is room for its carrier.
+    /// Adds a state: as the signature of visible reasoning directly before it, otherwise as a block of its own. Returns whether
+    /// there was room for its carrier.
     pub(super) fn push_state(&mut self, state: &ReasoningState<'_>, maker: &ReasoningMaker) -> bool {
         let is_signature = std::mem::take(&mut self.has_open_thought);
         let thought = match self.blocks.last_mut() {
@@ -86,13 +86,13 @@ impl HeldReasoning {
         true
     }
 
-    /// Removes all blocks, and returns them in their order.
+    /// Removes all blocks, and returns them in order.
     pub(super) fn take(&mut self) -> Vec<MessageBlock> {
         std::mem::take(self).blocks
     }
 }
 
-/// The losses of an answer without these blocks of reasoning.
+/// Returns the losses of an answer from which these blocks of reasoning are dropped.
 pub(super) fn reasoning_losses(blocks: &[MessageBlock]) -> AnswerLosses {
     let mut losses = AnswerLosses::default();
     for block in blocks {

@@ -1,5 +1,5 @@
-//! Writes calls of the client's tools. A function's arguments pass piece by piece; other tools get a text or an object, so their
-//! calls are written when they are complete.
+//! Writes calls of the client's tools. The arguments of a function are passed on piece by piece. Other tools get a string or an
+//! object, so their calls are written when they are complete.
 
 use std::borrow::Cow;
 
@@ -22,19 +22,19 @@ pub(super) const FUNCTION_PREFIX: &str = "fc_";
 /// The prefix of the identifier of a call of a custom tool.
 const CUSTOM_PREFIX: &str = "ctc_";
 
-/// How calls of a built-in tool are written.
+/// The form of the calls of a built-in tool.
 struct BuiltInCallForm {
     /// The prefix of the item's identifier.
     prefix: &'static str,
     /// The type of the item.
     item: &'static str,
-    /// The member that has the arguments as an object.
+    /// The member that contains the arguments as an object.
     member: &'static str,
-    /// Reads the arguments: the object for the client, or `None` if the client could not read it.
+    /// Converts the arguments to the object for the client; returns `None` if the client could not read that object.
     read: fn(&str) -> Option<String>,
 }
 
-/// A call of `tool_search`, which the client runs.
+/// The form of a call of `tool_search`, which the client runs.
 const TOOL_SEARCH_CALL: BuiltInCallForm = BuiltInCallForm {
     prefix: "tsc_",
     item: "tool_search_call",
@@ -42,7 +42,7 @@ const TOOL_SEARCH_CALL: BuiltInCallForm = BuiltInCallForm {
     read: search_arguments,
 };
 
-/// A call of `local_shell`.
+/// The form of a call of `local_shell`.
 const LOCAL_SHELL_CALL: BuiltInCallForm = BuiltInCallForm {
     prefix: "lsh_",
     item: "local_shell_call",
@@ -50,7 +50,7 @@ const LOCAL_SHELL_CALL: BuiltInCallForm = BuiltInCallForm {
     read: local_shell_action,
 };
 
-/// A call of `shell`.
+/// The form of a call of `shell`.
 const SHELL_CALL: BuiltInCallForm = BuiltInCallForm {
     prefix: "sh_",
     item: "shell_call",
@@ -58,7 +58,7 @@ const SHELL_CALL: BuiltInCallForm = BuiltInCallForm {
     read: shell_action,
 };
 
-/// A call of `apply_patch`.
+/// The form of a call of `apply_patch`.
 const APPLY_PATCH_CALL: BuiltInCallForm = BuiltInCallForm {
     prefix: "apc_",
     item: "apply_patch_call",
@@ -69,13 +69,13 @@ const APPLY_PATCH_CALL: BuiltInCallForm = BuiltInCallForm {
 /// A call that has begun.
 #[derive(Debug)]
 pub(super) struct CallItem {
-    /// The call's number in the answer.
+    /// The index of the call in the answer.
     slot: u32,
-    /// The client's identifier of the call.
+    /// The client's id of the call.
     call_id: String,
     /// The tool.
     tool: ClientTool,
-    /// Its place, with the identifier of a function call.
+    /// The item's place, which contains the id that the item would have as a function call.
     place: ItemPlace,
     /// The arguments so far.
     arguments: String,
@@ -104,7 +104,7 @@ impl CallItem {
         item
     }
 
-    /// Whether this is the call with this number.
+    /// Whether the call has this index.
     pub(super) fn has_slot(&self, slot: u32) -> bool {
         self.slot == slot
     }
@@ -112,7 +112,7 @@ impl CallItem {
     /// Adds a piece of the arguments.
     ///
     /// # Errors
-    /// The arguments that are kept until the call is complete are too long.
+    /// The retained arguments are too long.
     pub(super) fn add(
         &mut self,
         piece: &str,
@@ -128,7 +128,8 @@ impl CallItem {
         Ok(())
     }
 
-    /// Ends the call; returns its item as JSON text. An end of the answer may have interrupted it.
+    /// Ends the call; returns its item as JSON text. `is_interrupted` says whether the end of the answer has interrupted the
+    /// call.
     pub(super) fn close(
         self,
         is_interrupted: bool,
@@ -141,7 +142,7 @@ impl CallItem {
         self.end(is_cut, answer_id, events, out)
     }
 
-    /// Ends the call, which lacks a part of its arguments; returns its item as JSON text.
+    /// Ends a call with incomplete arguments; returns its item as JSON text.
     pub(super) fn cut(self, answer_id: &str, events: &mut NumberedEvents, out: &mut String) -> String {
         self.end(true, answer_id, events, out)
     }
@@ -163,7 +164,8 @@ impl CallItem {
         match object {
             Some(object) => self.push_built_in(form, &object, answer_id, events, out),
             None => {
-                // As a function call, it reaches the client as the model wrote it, and the client can tell the model.
+                // The call is written as a function call: it reaches the client as the model wrote it, and the client can report
+                // the mistake to the model.
                 self.begin_function(events, out);
                 self.push_delta(&self.arguments, events, out);
                 self.close_function(is_cut, events, out)
@@ -184,7 +186,7 @@ impl CallItem {
     }
 
     fn close_function(mut self, is_cut: bool, events: &mut NumberedEvents, out: &mut String) -> String {
-        // Clients parse the arguments: a call without any has an empty object.
+        // Clients parse the arguments, so a call without arguments gets an empty object.
         if !is_cut && self.arguments.trim().is_empty() {
             self.arguments.push_str("{}");
             self.push_delta("{}", events, out);
@@ -219,7 +221,8 @@ impl CallItem {
         item
     }
 
-    /// A call of a tool that has a name, as JSON text, with the member that has what the tool gets.
+    /// Returns a call of a tool that has a name, as JSON text. The last parameter is the member with the tool's arguments or
+    /// input.
     fn named_json(&self, id: &str, kind: &str, status: &str, (member, text): (&str, &str)) -> String {
         let mut json = String::with_capacity(text.len() + 160);
         push_object(&mut json, |item| {
@@ -266,12 +269,12 @@ impl CallItem {
     }
 }
 
-/// The status of a call that is written to its end.
+/// Returns the status of a call at its end.
 const fn final_status(is_cut: bool) -> &'static str {
     if is_cut { INCOMPLETE } else { COMPLETED }
 }
 
-/// The input of a custom tool: the member `input` of the arguments, else the arguments as a text.
+/// Returns the input of a custom tool: the member `input` of the arguments, or else all arguments as a string.
 fn custom_input(arguments: &str) -> Cow<'_, str> {
     let text = arguments.trim();
     let member = || MemberReader::new(text, "").ok()?.text("input").ok()?;
@@ -279,13 +282,13 @@ fn custom_input(arguments: &str) -> Cow<'_, str> {
     member().or_else(string).unwrap_or(Cow::Borrowed(text))
 }
 
-/// The arguments of a search: any object.
+/// Returns the arguments of a search, which can be any object.
 fn search_arguments(text: &str) -> Option<String> {
     MemberReader::new(text, "").ok()?;
     Some(single_line(text).into_owned())
 }
 
-/// The action of a local shell: a command, and its type and environment, which models leave out.
+/// Returns the action of a local shell: a command, and its type and environment, which models omit.
 fn local_shell_action(text: &str) -> Option<String> {
     let mut object = MemberReader::new(text, "").ok()?;
     let is_whole = object.contains("type") && object.contains("env");
@@ -316,13 +319,13 @@ fn local_shell_action(text: &str) -> Option<String> {
     Some(action)
 }
 
-/// The action of a shell: a list of commands.
+/// Returns the action of a shell: a list of commands.
 fn shell_action(text: &str) -> Option<String> {
     let commands = MemberReader::new(text, "").ok()?.texts("commands").ok()??;
     (!commands.is_empty()).then(|| single_line(text).into_owned())
 }
 
-/// The operation of a patch: its type, the path of its file, and the change.
+/// Returns the operation of a patch: its type, the path of its file, and the change.
 fn patch_operation(text: &str) -> Option<String> {
     let mut object = MemberReader::new(text, "").ok()?;
     object.text("path").ok()??;

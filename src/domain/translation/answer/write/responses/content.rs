@@ -1,4 +1,4 @@
-//! Writes messages and reasoning, whose texts arrive in pieces.
+//! Writes messages and reasoning, whose text arrives in pieces.
 
 use crate::domain::translation::{
     answer::{
@@ -10,17 +10,17 @@ use crate::domain::translation::{
     json_out::push_object,
 };
 
-/// A kind of part of a message.
+/// The kind of a part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum MessagePartKind {
     /// Text.
     Text,
-    /// The words with which the model declines.
+    /// The text with which the model declines.
     Refusal,
 }
 
 impl MessagePartKind {
-    /// The type of such a part.
+    /// Returns the type of a part of this kind.
     const fn type_word(self) -> &'static str {
         match self {
             Self::Text => "output_text",
@@ -28,7 +28,7 @@ impl MessagePartKind {
         }
     }
 
-    /// The name of the member with its words.
+    /// Returns the name of the member that contains the part's text.
     const fn member(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -36,7 +36,7 @@ impl MessagePartKind {
         }
     }
 
-    /// The event with a piece of it.
+    /// Returns the type of the event with a piece of such a part.
     const fn delta_event(self) -> &'static str {
         match self {
             Self::Text => "response.output_text.delta",
@@ -44,7 +44,7 @@ impl MessagePartKind {
         }
     }
 
-    /// The event with all of it.
+    /// Returns the type of the event with the complete text of such a part.
     const fn done_event(self) -> &'static str {
         match self {
             Self::Text => "response.output_text.done",
@@ -56,24 +56,24 @@ impl MessagePartKind {
 /// A message that has begun.
 #[derive(Debug)]
 pub(super) struct MessageItem {
-    /// Its place.
+    /// The place of the message in the answer.
     place: ItemPlace,
     /// The complete parts, as the elements of a JSON array.
     parts: String,
-    /// The number of complete parts, which is the index of the open one.
+    /// The number of complete parts, which is also the index of the open part.
     part_count: u32,
-    /// The part that is being written.
+    /// The part that is being written; `None` if no part is open.
     part: Option<MessagePart>,
 }
 
 /// A part of a message that is being written.
 #[derive(Debug)]
 struct MessagePart {
-    /// Its kind.
+    /// The kind of the part.
     kind: MessagePartKind,
-    /// The words so far.
+    /// The text so far.
     text: String,
-    /// The number of their characters.
+    /// The number of characters in `text`.
     characters: u64,
     /// The annotations so far, as the elements of a JSON array.
     annotations: String,
@@ -82,7 +82,7 @@ struct MessagePart {
 }
 
 impl MessagePart {
-    /// A part without words.
+    /// Creates a part without text.
     const fn new(kind: MessagePartKind) -> Self {
         Self {
             kind,
@@ -93,7 +93,7 @@ impl MessagePart {
         }
     }
 
-    /// The part as JSON text.
+    /// Returns the part as JSON text.
     fn json(&self) -> String {
         let mut json = String::with_capacity(self.text.len() + self.annotations.len() + 80);
         push_object(&mut json, |part| {
@@ -121,7 +121,7 @@ impl MessageItem {
         item
     }
 
-    /// Adds a piece of text or refusal.
+    /// Adds a piece of text or of a refusal.
     pub(super) fn add(&mut self, kind: MessagePartKind, piece: &str, events: &mut NumberedEvents, out: &mut String) {
         let part = self.part_of_kind(kind, events, out);
         part.text.push_str(piece);
@@ -136,7 +136,8 @@ impl MessageItem {
         });
     }
 
-    /// Adds a source of the text so far. It is placed at the end of that text, because events do not say which words it is for.
+    /// Adds a source of the text so far. The annotation is placed at the end of that text, because events do not state the range
+    /// that it applies to.
     pub(super) fn cite(&mut self, citation: &Citation<'_>, events: &mut NumberedEvents, out: &mut String) {
         let part = self.part_of_kind(MessagePartKind::Text, events, out);
         let mut annotation = String::new();
@@ -166,7 +167,7 @@ impl MessageItem {
         item
     }
 
-    /// The open part, which is of this kind: one of another kind is ended.
+    /// Returns the open part if it is of this kind; otherwise ends it and begins a part of this kind.
     fn part_of_kind(
         &mut self,
         kind: MessagePartKind,
@@ -206,7 +207,7 @@ impl MessageItem {
         self.part_count += 1;
     }
 
-    /// The message with its complete parts as JSON text.
+    /// Returns the message with its complete parts, as JSON text.
     fn json(&self, status: &str) -> String {
         let mut json = String::with_capacity(self.parts.len() + 128);
         push_object(&mut json, |item| {
@@ -220,10 +221,10 @@ impl MessageItem {
     }
 }
 
-/// Reasoning that has begun and whose text the client sees.
+/// Reasoning that has begun and whose text the client gets.
 #[derive(Debug)]
 pub(super) struct ReasoningItem {
-    /// Its place.
+    /// The place of the reasoning in the answer.
     place: ItemPlace,
     /// The text so far.
     text: String,
@@ -252,7 +253,7 @@ impl ReasoningItem {
         });
     }
 
-    /// The text so far.
+    /// Returns the text so far.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -274,7 +275,7 @@ impl ReasoningItem {
     }
 }
 
-/// Writes reasoning whose text the client does not see; returns it as JSON text.
+/// Writes reasoning whose text the client does not get; returns it as JSON text.
 pub(super) fn push_hidden_reasoning(
     place: &ItemPlace,
     carrier: &str,
@@ -287,7 +288,7 @@ pub(super) fn push_hidden_reasoning(
     item
 }
 
-/// Writes the item that takes the place of the conversation so far; returns it as JSON text. Clients want exactly one.
+/// Writes the item that replaces the conversation so far; returns it as JSON text. Clients expect exactly one such item.
 pub(super) fn push_compaction(
     place: &ItemPlace,
     carrier: &str,
@@ -300,7 +301,7 @@ pub(super) fn push_compaction(
     item
 }
 
-/// A compaction item as JSON text. Such items have no status.
+/// Returns a compaction item as JSON text. Compaction items have no status.
 fn compaction_json(id: &str, carrier: &str) -> String {
     let mut json = String::with_capacity(carrier.len() + 80);
     push_object(&mut json, |item| {
@@ -311,7 +312,7 @@ fn compaction_json(id: &str, carrier: &str) -> String {
     json
 }
 
-/// A part of a summary as JSON text.
+/// Returns a part of a summary as JSON text.
 fn summary_part(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 40);
     push_object(&mut json, |part| {
@@ -321,7 +322,7 @@ fn summary_part(text: &str) -> String {
     json
 }
 
-/// A reasoning item as JSON text. Such items have no status.
+/// Returns a reasoning item as JSON text. Reasoning items have no status.
 fn reasoning_json(id: &str, summary_part: Option<&str>, carrier: Option<&str>) -> String {
     let mut json = String::new();
     push_object(&mut json, |item| {

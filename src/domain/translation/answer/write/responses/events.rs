@@ -1,4 +1,4 @@
-//! The events of a Responses stream, and what all items of an answer have in common.
+//! The events of a Responses stream, and the data that all items of an answer have in common.
 
 use std::borrow::Cow;
 
@@ -7,28 +7,28 @@ use crate::domain::translation::{
     json_out::{JsonObjectWriter, push_object},
 };
 
-/// The event that begins an item.
+/// The type of the event that begins an item.
 pub(super) const ITEM_ADDED: &str = "response.output_item.added";
-/// The event that ends an item.
+/// The type of the event that ends an item.
 pub(super) const ITEM_DONE: &str = "response.output_item.done";
 /// The status of an item that has begun.
 pub(super) const IN_PROGRESS: &str = "in_progress";
 /// The status of a complete item.
 pub(super) const COMPLETED: &str = "completed";
-/// The status of an item that the end of the answer has cut.
+/// The status of an item that was interrupted by the end of the answer.
 pub(super) const INCOMPLETE: &str = "incomplete";
 
-/// Writes the numbered events of an answer. A non-streaming answer has none.
+/// The writer of the numbered events of an answer. It writes none for a non-streaming answer.
 #[derive(Debug)]
 pub(super) struct NumberedEvents {
     /// Whether the answer is a stream.
     is_stream: bool,
-    /// The number of the next event.
+    /// The sequence number of the next event.
     next_number: u64,
 }
 
 impl NumberedEvents {
-    /// No events yet, of an answer in this form.
+    /// Creates the writer for an answer in this form.
     pub(super) fn new(form: AnswerForm) -> Self {
         Self {
             is_stream: form.is_stream(),
@@ -83,17 +83,17 @@ impl NumberedEvents {
     }
 }
 
-/// An item's place in the answer.
+/// The place of an item in the answer.
 #[derive(Debug)]
 pub(super) struct ItemPlace {
-    /// Its identifier.
+    /// The item's id.
     pub(super) id: String,
-    /// Its index in the output.
+    /// The item's index in the output.
     pub(super) index: u32,
 }
 
 impl ItemPlace {
-    /// The place at an index of the answer with this identifier. The prefix of the item's identifier tells its type.
+    /// Creates the place at an index of the answer with this id. The prefix of the item's id depends on the item's type.
     pub(super) fn new(prefix: &str, answer_id: &str, index: u32) -> Self {
         Self {
             id: format!("{prefix}{answer_id}_{index}"),
@@ -102,7 +102,7 @@ impl ItemPlace {
     }
 }
 
-/// Appends JSON text to the elements of an array, which have commas between them.
+/// Appends JSON text to the elements of an array, with a comma between elements.
 pub(super) fn push_element(elements: &mut String, json: &str) {
     if !elements.is_empty() {
         elements.push(',');
@@ -110,7 +110,8 @@ pub(super) fn push_element(elements: &mut String, json: &str) {
     elements.push_str(json);
 }
 
-/// JSON text without line breaks, which an event cannot have. They stand between its tokens only: in strings they are escaped.
+/// Returns JSON text without line breaks, because the data of an event must be one line. Line breaks occur only between tokens;
+/// in strings they are escaped.
 pub(super) fn single_line(json: &str) -> Cow<'_, str> {
     match json.contains(['\n', '\r']) {
         true => Cow::Owned(json.replace(['\n', '\r'], " ")),

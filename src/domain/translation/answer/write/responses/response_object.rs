@@ -1,4 +1,4 @@
-//! Writes the response object, which the first events, the last event and a non-streaming answer have.
+//! Writes the response object, which is part of the first events and the last event, and is the body of a non-streaming answer.
 
 use std::{borrow::Cow, fmt::Write};
 
@@ -21,17 +21,17 @@ use crate::domain::{
     },
 };
 
-/// The members that the protocol requires of a function that the client offers, apart from its type and name.
+/// The members that the protocol requires in a function that the client offers, in addition to its type and name.
 const FUNCTION_MEMBERS: [&str; 3] = ["description", "parameters", "strict"];
 
 /// The response object of an answer so far.
 #[derive(Debug)]
 pub(super) struct ResponseObject {
-    /// The object's data apart from its content. The client's request is moved out of it.
+    /// The data of the answer apart from its content. The client's request is moved out of it.
     frame: AnswerFrame,
     /// The members that repeat the request, as JSON text.
     repeated: Vec<(&'static str, String)>,
-    /// The client has requested a summary that takes the place of the conversation.
+    /// Whether the client has requested a summary that replaces the conversation.
     wants_compaction: bool,
     /// The complete items, as the elements of a JSON array.
     output: String,
@@ -46,14 +46,14 @@ pub(super) enum ResponseStatus<'f> {
     InProgress,
     /// It is complete.
     Completed,
-    /// It has ended early, for this reason.
+    /// It has ended early, for the given reason.
     Incomplete(&'static str),
     /// It has failed.
     Failed(&'f ResponseFailure),
 }
 
 impl ResponseStatus<'_> {
-    /// The word in the object.
+    /// Returns the value of the member `status`.
     const fn word(self) -> &'static str {
         match self {
             Self::InProgress => IN_PROGRESS,
@@ -63,7 +63,7 @@ impl ResponseStatus<'_> {
         }
     }
 
-    /// The event that has the object.
+    /// Returns the type of the event that contains the object with this status.
     pub(super) const fn event(self) -> &'static str {
         match self {
             Self::InProgress => "response.in_progress",
@@ -74,7 +74,7 @@ impl ResponseStatus<'_> {
     }
 }
 
-/// Why an answer has failed.
+/// The failure of an answer.
 #[derive(Debug)]
 pub(super) struct ResponseFailure {
     /// The HTTP status that the error corresponds to.
@@ -84,7 +84,7 @@ pub(super) struct ResponseFailure {
 }
 
 impl ResponseFailure {
-    /// The failure that corresponds to this HTTP status.
+    /// Creates the failure that corresponds to this HTTP status.
     pub(super) fn new(status: u16, message: &str) -> Self {
         Self {
             status,
@@ -92,7 +92,7 @@ impl ResponseFailure {
         }
     }
 
-    /// The code. Agents act on it: they send the request again, wait, shorten the conversation, or give up.
+    /// Returns the error code. Agents act on it: they send the request again, wait, shorten the conversation, or give up.
     fn code(&self) -> &'static str {
         match self.status {
             429 => "rate_limit_exceeded",
@@ -111,7 +111,7 @@ impl ResponseFailure {
         error.text("message", &self.message);
     }
 
-    /// Writes the members of the error beside the response object, for which the SDKs raise an exception.
+    /// Writes the members of an error outside the response object, for which the SDKs raise an exception.
     pub(super) fn push_with_type(&self, error: &mut JsonObjectWriter<'_>) {
         error.text("type", error_type(self.status));
         self.push(error);
@@ -119,7 +119,7 @@ impl ResponseFailure {
 }
 
 impl ResponseObject {
-    /// The object of an answer without content.
+    /// Creates the object of an answer without content.
     pub(super) fn new(mut frame: AnswerFrame) -> Self {
         let request = std::mem::take(&mut frame.request);
         Self {
@@ -131,12 +131,12 @@ impl ResponseObject {
         }
     }
 
-    /// The answer's frame, without the client's request.
+    /// Returns the answer's frame, from which the client's request has been removed.
     pub(super) fn frame(&self) -> &AnswerFrame {
         &self.frame
     }
 
-    /// Whether the client has requested a summary that takes the place of the conversation.
+    /// Whether the client has requested a summary that replaces the conversation.
     pub(super) fn wants_compaction(&self) -> bool {
         self.wants_compaction
     }
@@ -187,7 +187,7 @@ impl ResponseObject {
     }
 }
 
-/// Writes the usage. The input includes cached and written tokens, the output includes reasoning.
+/// Writes the usage. The input count includes cached tokens and tokens written to the cache; the output count includes reasoning.
 fn push_usage(object: &mut JsonObjectWriter<'_>, usage: &Usage) {
     let (input, output) = (usage.input_total(), usage.output_total());
     object.number("input_tokens", input);
@@ -205,7 +205,7 @@ fn push_usage(object: &mut JsonObjectWriter<'_>, usage: &Usage) {
     object.number("total_tokens", input.saturating_add(output));
 }
 
-/// The members of a request that its answer repeats.
+/// The members of a request that the answer repeats.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RequestedMembers<'a> {
@@ -239,7 +239,7 @@ struct RequestedMembers<'a> {
     user: Option<&'a RawValue>,
 }
 
-/// The members of `text` and of `reasoning` in a request that its answer repeats.
+/// The members of `text` and of `reasoning` in a request that the answer repeats.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RequestedDetails<'a> {
@@ -253,8 +253,8 @@ struct RequestedDetails<'a> {
     summary: Option<&'a RawValue>,
 }
 
-/// The members of the response object that repeat the request, or say what holds for each translated one. What the client did not
-/// send has the default of OpenAI's API.
+/// Returns the members of the response object that repeat the request, or that have the same value in every translated answer. A
+/// member that the client did not send has the default of OpenAI's API.
 fn repeated_members(request: &str) -> Vec<(&'static str, String)> {
     let requested: RequestedMembers<'_> = serde_json::from_str(request).unwrap_or_default();
     let text = requested_details(requested.text);
@@ -295,7 +295,7 @@ fn repeated_members(request: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The client's tools as JSON text. A function also has the members that the protocol requires of it.
+/// Returns the client's tools as JSON text. A function also has the members that the protocol requires.
 fn repeated_tools(tools: Option<&RawValue>) -> String {
     let list: Option<Vec<&RawValue>> = tools.and_then(|tools| serde_json::from_str(tools.get()).ok());
     let mut text = String::new();
@@ -307,7 +307,7 @@ fn repeated_tools(tools: Option<&RawValue>) -> String {
     text
 }
 
-/// A tool in one line. A function gets null for each of [`FUNCTION_MEMBERS`] that the client did not send.
+/// Returns a tool in one line. A function gets null for each of [`FUNCTION_MEMBERS`] that the client did not send.
 fn completed_tool(tool: &str) -> Cow<'_, str> {
     let line = single_line(tool);
     let members = raw_members(tool).unwrap_or_default();
@@ -328,7 +328,7 @@ fn completed_tool(tool: &str) -> Cow<'_, str> {
     Cow::Owned(completed)
 }
 
-/// The input of a request, unless it is one text.
+/// The input of a request; empty if it is a single string.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RequestedInput<'a> {
@@ -336,7 +336,7 @@ struct RequestedInput<'a> {
     input: Vec<&'a RawValue>,
 }
 
-/// Whether the last item of a request demands a compaction.
+/// Whether the last item of a request asks for a compaction.
 fn ends_with_compaction_trigger(request: &str) -> bool {
     let requested: RequestedInput<'_> = serde_json::from_str(request).unwrap_or_default();
     let last = requested.input.last();
@@ -349,7 +349,7 @@ fn requested_details(value: Option<&RawValue>) -> RequestedDetails<'_> {
     details.unwrap_or_default()
 }
 
-/// A value's JSON text in one line, or the default.
+/// Returns a value's JSON text in one line, or the default if there is no value.
 fn json_or(value: Option<&RawValue>, default: &str) -> String {
     value.map_or_else(|| default.to_owned(), |value| single_line(value.get()).into_owned())
 }
