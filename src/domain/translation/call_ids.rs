@@ -1,4 +1,5 @@
-//! Ids of tool calls: reversible, so that each provider gets its own ids back, and each client ids that it can use.
+//! Ids of tool calls. The conversion is reversible: each provider gets its own ids back, and each client gets ids that it can
+//! use.
 
 use std::borrow::Cow;
 
@@ -6,26 +7,26 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// The maximum length of an id that clients get, unless it is escaped.
+/// The maximum length of an id that a client gets without escaping, in bytes.
 const ID_BYTES_MAX: usize = 64;
-/// The beginning of an escaped id.
+/// The prefix of an escaped id.
 const PREFIX: &str = "weir_";
-/// The length of an id at providers that want `[A-Za-z0-9]{9}`.
+/// The length of an id at providers that require the form `[A-Za-z0-9]{9}`, in characters.
 const SHORT_CHARS: usize = 9;
 
-/// The ids of calls that a provider accepts.
+/// The form of the call ids that a provider accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CallIdForm {
-    /// Any.
+    /// Any id.
     #[default]
     Any,
-    /// Nine letters and digits.
+    /// An id of nine letters and digits.
     #[serde(rename = "alnum9")]
     NineAlphanumeric,
 }
 
-/// Returns the id that the client gets for a call with this id at the provider.
+/// Returns the client's id of a call from the provider's id.
 pub(crate) fn client_id(provider_id: &str) -> Cow<'_, str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let is_plain = (1..=ID_BYTES_MAX).contains(&provider_id.len())
@@ -37,7 +38,7 @@ pub(crate) fn client_id(provider_id: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(provider_id)))
 }
 
-/// The id at the provider of a call with this id at the client: the reverse of [`client_id`] in the form that the provider accepts.
+/// Returns the provider's id of a call from the client's id: the inverse of [`client_id`], in the form that the provider accepts.
 pub(crate) fn provider_id(client_id: &str, form: CallIdForm) -> Cow<'_, str> {
     let escaped = client_id
         .strip_prefix(PREFIX)

@@ -1,22 +1,22 @@
-//! The content of a request, independent of protocols: instructions, turns, tools and options. Texts are borrowed from the client's
-//! body where they have no escapes; schemas and arguments stay JSON text, so that they reach the provider as they came.
+//! The content of a request, independent of protocols: instructions, turns, tools and options. Strings without escapes are
+//! borrowed from the client's body. Schemas and arguments remain JSON text, so they reach the provider unchanged.
 
 use std::borrow::Cow;
 
 use crate::domain::translation::reasoning::ReasoningState;
 
-/// A request as a reader has understood it. Everything that is not in it was reported as a loss or refused.
+/// A request as its reader has interpreted it. Every member that it does not contain was reported as a loss or refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversation<'a> {
-    /// The leading instructions, a block each.
+    /// The leading instructions, one block each.
     pub(crate) system: Vec<Cow<'a, str>>,
-    /// The turns in order. Neighbours never have the same role, except for [`TurnRole::System`].
+    /// The turns in order. Adjacent turns never have the same role, except for [`TurnRole::System`].
     pub(crate) turns: Vec<ConversationTurn<'a>>,
-    /// The tools in the client's order; tools that joined later are at the end.
+    /// The tools in the client's order; tools that were added by later messages are at the end.
     pub(crate) tools: Vec<ToolDefinition<'a>>,
     /// Which tools the model is allowed or forced to call.
     pub(crate) tool_choice: ToolChoice<'a>,
-    /// Everything else.
+    /// All other options.
     pub(crate) options: RequestOptions<'a>,
 }
 
@@ -25,32 +25,32 @@ pub(crate) struct Conversation<'a> {
 pub(crate) struct ConversationTurn<'a> {
     /// The author of the turn.
     pub(crate) role: TurnRole,
-    /// Its content in order; never empty.
+    /// The content in order; never empty.
     pub(crate) blocks: Vec<ContentBlock<'a>>,
 }
 
 /// The author of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TurnRole {
-    /// The user, and the results of tool calls.
+    /// The user. The results of tool calls are also in turns of this role.
     User,
     /// The model.
     Assistant,
-    /// The system or developer, after the first turn. Has only texts.
+    /// The system or the developer, after the first turn. Its turns contain only text.
     System,
 }
 
-/// One piece of content.
+/// A block of content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContentBlock<'a> {
-    /// Its path in the client's body.
+    /// The path of the block in the client's body.
     pub(crate) path: String,
     /// The content itself.
     pub(crate) content: BlockContent<'a>,
 }
 
 impl<'a> ContentBlock<'a> {
-    /// A text as a block, unless it is empty.
+    /// Returns a block with this text, or no block if the text is empty.
     pub(crate) fn from_text(path: String, text: Cow<'a, str>) -> Vec<Self> {
         if text.is_empty() {
             return Vec::new();
@@ -59,12 +59,12 @@ impl<'a> ContentBlock<'a> {
         vec![Self { path, content }]
     }
 
-    /// Whether the block is the result of a call.
+    /// Whether the block contains the result of a call.
     pub(crate) fn is_result(&self) -> bool {
         matches!(self.content, BlockContent::Result(_))
     }
 
-    /// Whether the block is a call.
+    /// Whether the block contains a call.
     pub(crate) fn is_call(&self) -> bool {
         matches!(self.content, BlockContent::Call(_))
     }
@@ -73,28 +73,29 @@ impl<'a> ContentBlock<'a> {
 /// The content of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BlockContent<'a> {
-    /// A text; never empty.
+    /// Text; never empty.
     Text(Cow<'a, str>),
-    /// The text with which the model refused to answer; only in turns of the assistant.
+    /// The text with which the model refused to answer; only in the assistant's turns.
     Refusal(Cow<'a, str>),
-    /// An image, document, audio or video; only of the user.
+    /// An image, document, audio or video; only in the user's turns.
     Media(MediaContent<'a>),
-    /// Reasoning by the maker that this request goes to; foreign reasoning was dropped and reported. Only of the assistant.
+    /// Reasoning by the maker that this request is sent to; reasoning of other makers was dropped and reported. Only in the
+    /// assistant's turns.
     Reasoning(ReasoningState<'a>),
-    /// A call of a tool; only of the assistant.
+    /// A call of a tool; only in the assistant's turns.
     Call(ToolCall<'a>),
-    /// The result of a call; only of the user.
+    /// The result of a call; only in the user's turns.
     Result(ToolCallResult<'a>),
 }
 
-/// Media content.
+/// An image, document, audio or video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MediaContent<'a> {
-    /// Its kind.
+    /// The kind of media.
     pub(crate) kind: MediaKind,
-    /// Where its bytes are.
+    /// The location of the bytes.
     pub(crate) source: MediaSource<'a>,
-    /// The name or title of a document.
+    /// The name or title of a document; `None` if the client gives none.
     pub(crate) name: Option<Cow<'a, str>>,
 }
 
@@ -105,16 +106,16 @@ pub(crate) enum MediaKind {
     Image,
     /// A PDF or another document.
     Document,
-    /// Sound.
+    /// Audio.
     Audio,
-    /// A film.
+    /// A video.
     Video,
 }
 
-/// Where the bytes of media are.
+/// The location of the bytes of media.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MediaSource<'a> {
-    /// In the request, in base64.
+    /// Inside the request, in base64.
     Base64 {
         /// The media type, for example `image/png`.
         media_type: Cow<'a, str>,
@@ -125,7 +126,7 @@ pub(crate) enum MediaSource<'a> {
     Url {
         /// The URL.
         url: Cow<'a, str>,
-        /// The media type, if the client states it.
+        /// The media type; `None` if the client does not state it.
         media_type: Option<Cow<'a, str>>,
     },
 }
@@ -137,14 +138,13 @@ pub(crate) struct ToolCall<'a> {
     pub(crate) id: Cow<'a, str>,
     /// The tool's name at the provider (see [`super::tool_names`]).
     pub(crate) name: Cow<'a, str>,
-    /// The arguments as JSON text. Usually an object; a model may have written anything, also nothing.
+    /// The arguments as JSON text. Usually an object, but a model can have written any text, or nothing.
     pub(crate) arguments: Cow<'a, str>,
 }
 
 impl ToolCall<'_> {
-    /// The arguments as the JSON text of an object: `{}` if they are empty, and `{"input": …}` around text that is not an object. The
-    /// second
-    /// value is whether the text had to be wrapped.
+    /// Returns the arguments as the JSON text of an object: `{}` if they are empty, and `{"input": …}` around text that is not an
+    /// object. The second value says whether the text was wrapped like this.
     pub(crate) fn object_arguments(&self) -> (Cow<'_, str>, bool) {
         let text = self.arguments.trim();
         if text.is_empty() {
@@ -164,9 +164,9 @@ impl ToolCall<'_> {
 pub(crate) struct ToolCallResult<'a> {
     /// The provider's id of the call.
     pub(crate) call_id: Cow<'a, str>,
-    /// The tool's name at the provider, if a call with this id is in the history.
+    /// The tool's name at the provider; `None` if no call in the history has this id.
     pub(crate) name: Option<Cow<'a, str>>,
-    /// The content: texts and media.
+    /// The content: text and media.
     pub(crate) content: Vec<ContentBlock<'a>>,
     /// Whether the tool reported a failure.
     pub(crate) is_error: bool,
@@ -175,13 +175,13 @@ pub(crate) struct ToolCallResult<'a> {
 /// A tool that the client offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ToolDefinition<'a> {
-    /// Its path in the client's body.
+    /// The tool's path in the client's body.
     pub(crate) path: String,
-    /// Its name at the provider.
+    /// The tool's name at the provider.
     pub(crate) name: Cow<'a, str>,
-    /// Its description.
+    /// The tool's description; `None` if the client gives none.
     pub(crate) description: Option<Cow<'a, str>>,
-    /// The JSON schema of its arguments, as JSON text; `None` if it takes none.
+    /// The JSON schema of the tool's arguments, as JSON text; `None` if the client gives no schema.
     pub(crate) schema: Option<Cow<'a, str>>,
     /// Whether the arguments must follow the schema; `None` if the client does not say.
     pub(crate) strict: Option<bool>,
@@ -190,29 +190,29 @@ pub(crate) struct ToolDefinition<'a> {
 /// Which tools the model is allowed or forced to call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ToolChoice<'a> {
-    /// The client does not say.
+    /// The client does not state a choice.
     #[default]
     Unset,
-    /// The model chooses whether to call any.
+    /// The model decides whether to call tools.
     Auto,
-    /// The model must not call a tool. The tools stay in the request, because the history may have calls of them.
+    /// The model must not call tools. The tools remain in the request, because the history may contain calls of them.
     Forbidden,
-    /// At least one of them.
+    /// The model must call at least one tool.
     Required,
     /// The model must call the tool with this name at the provider.
     Named(Cow<'a, str>),
 }
 
-/// An option with the path of its member in the client's body.
+/// An option and the path of its member in the client's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlacedOption<T> {
-    /// The path.
+    /// The path of the member.
     pub(crate) path: Cow<'static, str>,
-    /// The value.
+    /// The value of the option.
     pub(crate) value: T,
 }
 
-/// An option with the path of its member, if it has a value.
+/// Returns an option with the path of its member; `None` if it has no value.
 pub(crate) fn placed<T>(path: impl Into<Cow<'static, str>>, value: Option<T>) -> Option<PlacedOption<T>> {
     value.map(|value| PlacedOption {
         path: path.into(),
@@ -220,7 +220,7 @@ pub(crate) fn placed<T>(path: impl Into<Cow<'static, str>>, value: Option<T>) ->
     })
 }
 
-/// The options of a request. Numbers are spelled as the client spelled them.
+/// The options of a request. Numbers keep the client's spelling. `None` means that the client does not set the option.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestOptions<'a> {
     /// Whether the answer is a stream.
@@ -229,51 +229,51 @@ pub(crate) struct RequestOptions<'a> {
     pub(crate) max_tokens: Option<PlacedOption<u64>>,
     /// The sampling temperature.
     pub(crate) temperature: Option<PlacedOption<&'a str>>,
-    /// The probability mass to sample from.
+    /// The probability mass of the most likely tokens to sample from.
     pub(crate) top_p: Option<PlacedOption<&'a str>>,
-    /// The number of tokens to sample from.
+    /// The number of the most likely tokens to sample from.
     pub(crate) top_k: Option<PlacedOption<&'a str>>,
-    /// The seed of sampling.
+    /// The seed for sampling.
     pub(crate) seed: Option<PlacedOption<&'a str>>,
-    /// The penalty for tokens that are present already.
+    /// The penalty for tokens that have occurred.
     pub(crate) presence_penalty: Option<PlacedOption<&'a str>>,
-    /// The penalty for frequent tokens.
+    /// The penalty for tokens by their frequency.
     pub(crate) frequency_penalty: Option<PlacedOption<&'a str>>,
-    /// Texts that end the answer.
+    /// The strings that end the answer.
     pub(crate) stop: Option<PlacedOption<Vec<Cow<'a, str>>>>,
-    /// How much the model reasons.
+    /// The amount of reasoning.
     pub(crate) reasoning: Option<PlacedOption<ReasoningRequest>>,
-    /// Whether the client wants to see the reasoning or a summary; `None` if it does not say.
+    /// Whether the client wants the reasoning or a summary of it; `None` if the client does not say.
     pub(crate) shows_reasoning: Option<bool>,
     /// The form of the answer's text.
     pub(crate) format: Option<PlacedOption<AnswerFormat<'a>>>,
     /// Whether the model is allowed to call several tools at once; `None` if the client does not say.
     pub(crate) parallel_calls: Option<PlacedOption<bool>>,
-    /// The identifier that all requests of one conversation share, for the provider's prompt cache.
+    /// The id that all requests of one conversation share, for the provider's prompt cache.
     pub(crate) cache_key: Option<PlacedOption<Cow<'a, str>>>,
 }
 
-/// How much the model shall reason.
+/// The amount of reasoning that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ReasoningRequest {
-    /// The effort: the client's own, or the largest whose budget is not above the client's.
+    /// The effort: the client's own, or the highest effort whose budget does not exceed the client's budget.
     pub(crate) effort: ReasoningEffort,
-    /// The client's budget in tokens, if it states one.
+    /// The client's budget in tokens; `None` if the client states none.
     pub(crate) budget: Option<u64>,
 }
 
 impl ReasoningRequest {
-    /// A request by effort.
+    /// Creates a request by effort.
     pub(crate) const fn by_effort(effort: ReasoningEffort) -> Self {
         Self { effort, budget: None }
     }
 
-    /// A request by budget in tokens.
+    /// Creates a request by budget in tokens.
     pub(crate) fn by_budget(budget: u64) -> Self {
         let fits = |effort: &&ReasoningEffort| effort.budget() <= budget;
         let fitting = ReasoningEffort::ALL.iter().rev().find(fits);
         Self {
-            // A budget below that of the lowest effort still asks for reasoning.
+            // A budget below that of the lowest effort still requests reasoning.
             effort: match fitting.copied().unwrap_or(ReasoningEffort::Off) {
                 ReasoningEffort::Off if budget > 0 => ReasoningEffort::Low,
                 effort => effort,
@@ -282,33 +282,33 @@ impl ReasoningRequest {
         }
     }
 
-    /// The budget in tokens: the client's own, else that of the effort.
+    /// Returns the budget in tokens: the client's own, or else that of the effort.
     pub(crate) fn tokens(&self) -> u64 {
         self.budget.unwrap_or_else(|| self.effort.budget())
     }
 }
 
-/// An effort of reasoning.
+/// The effort of reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ReasoningEffort {
     /// No reasoning.
     Off,
-    /// The least.
+    /// The lowest effort.
     Minimal,
-    /// Little.
+    /// Low effort.
     Low,
-    /// The usual.
+    /// Medium effort.
     Medium,
-    /// Much.
+    /// High effort.
     High,
-    /// More.
+    /// An effort between high and maximum.
     ExtraHigh,
-    /// The most.
+    /// The highest effort.
     Max,
 }
 
 impl ReasoningEffort {
-    /// Every effort, the lowest first.
+    /// Every effort, from the lowest to the highest.
     pub(crate) const ALL: [Self; 7] = [
         Self::Off,
         Self::Minimal,
@@ -319,7 +319,7 @@ impl ReasoningEffort {
         Self::Max,
     ];
 
-    /// The effort with this word; all three vendors' words are known.
+    /// Returns the effort with this name at any of the three vendors; `None` for an unknown name.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         Some(match word.to_ascii_lowercase().as_str() {
             "none" => Self::Off,
@@ -333,7 +333,7 @@ impl ReasoningEffort {
         })
     }
 
-    /// The word of Responses and `chat/completions`, which have no `max`.
+    /// Returns the name of the effort in Responses and `chat/completions`, which have no `max`.
     pub(crate) const fn responses_word(self) -> &'static str {
         match self {
             Self::Off => "none",
@@ -345,7 +345,7 @@ impl ReasoningEffort {
         }
     }
 
-    /// The budget in tokens that stands for the effort where a provider wants one.
+    /// Returns the budget in tokens that corresponds to the effort, for a provider that requires a budget.
     pub(crate) const fn budget(self) -> u64 {
         match self {
             Self::Off => 0,
@@ -357,16 +357,16 @@ impl ReasoningEffort {
     }
 }
 
-/// The form of an answer's text.
+/// The format of an answer's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerFormat<'a> {
     /// Any JSON object.
     Json,
-    /// JSON by a schema.
+    /// JSON that follows a schema.
     Schema {
-        /// The schema's name, which some protocols require.
+        /// The schema's name, which some protocols require; `None` if the client gives none.
         name: Option<Cow<'a, str>>,
-        /// The schema's description.
+        /// The schema's description; `None` if the client gives none.
         description: Option<Cow<'a, str>>,
         /// The schema as JSON text.
         schema: Cow<'a, str>,
@@ -375,9 +375,9 @@ pub(crate) enum AnswerFormat<'a> {
     },
 }
 
-/// Appends content. A block can join the last turn, but no earlier turn changes.
+/// Appends content. A new block can join the last turn, but earlier turns never change.
 impl<'a> Conversation<'a> {
-    /// Adds a block: to the last turn if that has the same role and is not the system's, otherwise as a new turn.
+    /// Adds a block: to the last turn if that has the same role and is not a system turn, otherwise as a new turn.
     pub(crate) fn push(&mut self, role: TurnRole, block: ContentBlock<'a>) {
         match self.turns.last_mut() {
             Some(last) if last.role == role && role != TurnRole::System => last.blocks.push(block),

@@ -1,9 +1,9 @@
 //! Writes JSON text member by member, in the order of the calls. Nothing is parsed into a tree, so numbers, schemas and arguments
-//! keep their spelling, and the same content always becomes the same bytes.
+//! keep their spelling, and equal content always produces equal bytes.
 
 use std::fmt::Write;
 
-/// Appends the JSON string of a text.
+/// Appends a string as a JSON string.
 pub(crate) fn push_text(out: &mut String, text: &str) {
     out.push('"');
     let mut rest = text;
@@ -29,7 +29,7 @@ pub(crate) fn push_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Appends an object that `fill` writes.
+/// Appends an object whose members `fill` writes.
 pub(crate) fn push_object<R>(out: &mut String, fill: impl FnOnce(&mut JsonObjectWriter<'_>) -> R) -> R {
     out.push('{');
     let mut object = JsonObjectWriter { out, is_empty: true };
@@ -38,7 +38,7 @@ pub(crate) fn push_object<R>(out: &mut String, fill: impl FnOnce(&mut JsonObject
     result
 }
 
-/// Appends an array that `fill` writes.
+/// Appends an array whose elements `fill` writes.
 pub(crate) fn push_array<R>(out: &mut String, fill: impl FnOnce(&mut JsonArrayWriter<'_>) -> R) -> R {
     out.push('[');
     let mut array = JsonArrayWriter { out, is_empty: true };
@@ -63,38 +63,38 @@ impl JsonObjectWriter<'_> {
         self.out
     }
 
-    /// Writes a member whose value is JSON text.
+    /// Writes a member whose value is the given JSON text.
     pub(crate) fn raw(&mut self, name: &str, json: &str) {
         self.name(name).push_str(json);
     }
 
-    /// Writes a text.
+    /// Writes a member whose value is a string.
     pub(crate) fn text(&mut self, name: &str, text: &str) {
         push_text(self.name(name), text);
     }
 
-    /// Writes a whole number.
+    /// Writes a member whose value is an integer.
     pub(crate) fn number(&mut self, name: &str, number: impl Into<i128>) {
         let number: i128 = number.into();
         let _ = write!(self.name(name), "{number}");
     }
 
-    /// Writes a boolean.
+    /// Writes a member whose value is a boolean.
     pub(crate) fn flag(&mut self, name: &str, flag: bool) {
         self.raw(name, if flag { "true" } else { "false" });
     }
 
-    /// Writes null.
+    /// Writes a member whose value is null.
     pub(crate) fn null(&mut self, name: &str) {
         self.raw(name, "null");
     }
 
-    /// Writes an object.
+    /// Writes a member whose value is an object.
     pub(crate) fn object<R>(&mut self, name: &str, fill: impl FnOnce(&mut JsonObjectWriter<'_>) -> R) -> R {
         push_object(self.name(name), fill)
     }
 
-    /// Writes an array.
+    /// Writes a member whose value is an array.
     pub(crate) fn array<R>(&mut self, name: &str, fill: impl FnOnce(&mut JsonArrayWriter<'_>) -> R) -> R {
         push_array(self.name(name), fill)
     }
@@ -114,17 +114,17 @@ impl JsonArrayWriter<'_> {
         self.out
     }
 
-    /// Writes an element that is JSON text.
+    /// Writes an element that is the given JSON text.
     pub(crate) fn raw(&mut self, json: &str) {
         self.next().push_str(json);
     }
 
-    /// Writes a text.
+    /// Writes an element that is a string.
     pub(crate) fn text(&mut self, text: &str) {
         push_text(self.next(), text);
     }
 
-    /// Writes an object.
+    /// Writes an element that is an object.
     pub(crate) fn object<R>(&mut self, fill: impl FnOnce(&mut JsonObjectWriter<'_>) -> R) -> R {
         push_object(self.next(), fill)
     }

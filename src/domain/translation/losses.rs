@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use crate::domain::wire::{Protocol, UpstreamProtocol};
 
-/// The maximum number of losses that are listed by name; further ones are counted.
+/// The maximum number of losses that are listed by path; further losses are only counted.
 pub(crate) const LOSSES_MAX: usize = 256;
-/// The maximum length of the header's value in bytes, without the number of losses that it leaves out.
+/// The maximum length of the header's value in bytes, excluding the number of omitted losses.
 pub(crate) const HEADER_BYTES_MAX: usize = 1024;
 
-/// How a model treats a member of a request that changes what the client gets and cannot be carried over.
+/// The treatment of a member of a request that changes the client's answer and cannot be carried over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TranslationMode {
@@ -25,7 +25,7 @@ impl TranslationMode {
     /// Both modes.
     pub(crate) const ALL: [Self; 2] = [Self::Strict, Self::Lossy];
 
-    /// The word in configuration files.
+    /// Returns the name of the mode in configuration files.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Strict => "strict",
@@ -37,19 +37,19 @@ impl TranslationMode {
 /// The verdict on a member that was not carried over unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum LossVerdict {
-    /// The provider gets the same aim by another means.
+    /// The member was carried over in a different form, for the same purpose.
     Adapted,
-    /// It was left out.
+    /// The member was dropped.
     Dropped,
-    /// It was left out, because weir does not know it.
+    /// The member was dropped, because weir does not know it.
     Unknown,
 }
 
 impl LossVerdict {
-    /// All verdicts, in the order of the header.
+    /// All verdicts, in the order in which the header lists them.
     pub(crate) const ALL: [Self; 3] = [Self::Adapted, Self::Dropped, Self::Unknown];
 
-    /// The word in the header, the access log and the metric.
+    /// Returns the name of the verdict in the header, the access log and the metric.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Adapted => "adapted",
@@ -59,27 +59,27 @@ impl LossVerdict {
     }
 }
 
-/// One member that was not carried over as it is.
+/// A member that was not carried over unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TranslationLoss {
     /// Whether the member was adapted, dropped or unknown.
     pub(crate) verdict: LossVerdict,
-    /// Its path in the client's body, for example `tools[9].strict`; never its value.
+    /// The member's path in the client's body, for example `tools[9].strict`; never its value.
     pub(crate) path: String,
 }
 
-/// A request that cannot be translated, because content or state would be lost.
+/// The refusal of a request that cannot be translated, because content or state would be lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub(crate) struct Untranslatable {
     /// The path of the member in the client's body.
     pub(crate) path: String,
-    /// Why it cannot be translated, and what the client can do.
+    /// The reason, and what the client can do.
     pub(crate) reason: Cow<'static, str>,
 }
 
 impl Untranslatable {
-    /// The refusal of the member at `path`.
+    /// Creates the refusal of the member at `path`.
     pub(crate) fn new(path: impl Into<String>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             path: path.into(),
@@ -97,7 +97,7 @@ pub(crate) struct TranslationLosses {
 }
 
 impl TranslationLosses {
-    /// No losses yet, of a translation in this mode.
+    /// Creates an empty list for a translation in this mode.
     pub(crate) const fn new(mode: TranslationMode) -> Self {
         Self {
             mode,
@@ -106,22 +106,22 @@ impl TranslationLosses {
         }
     }
 
-    /// Reports a member whose aim the provider gets by another means.
+    /// Reports a member that is carried over in a different form.
     pub(crate) fn adapted(&mut self, path: impl Into<String>) {
         self.add(LossVerdict::Adapted, path.into());
     }
 
-    /// Reports a member that is left out.
+    /// Reports a member that is dropped.
     pub(crate) fn dropped(&mut self, path: impl Into<String>) {
         self.add(LossVerdict::Dropped, path.into());
     }
 
-    /// Reports a member that is left out because weir does not know it.
+    /// Reports a member that is dropped because weir does not know it.
     pub(crate) fn unknown(&mut self, path: impl Into<String>) {
         self.add(LossVerdict::Unknown, path.into());
     }
 
-    /// Refuses a member in strict mode; in lossy mode reports that it is left out.
+    /// Refuses a member in strict mode; reports it as dropped in lossy mode.
     ///
     /// # Errors
     /// The refusal, in strict mode.
@@ -151,23 +151,23 @@ impl TranslationLosses {
         }
     }
 
-    /// The losses that are listed.
+    /// Returns the listed losses.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &TranslationLoss> {
         self.listed.iter()
     }
 
-    /// The number of losses that are not listed, because there are more than [`LOSSES_MAX`].
+    /// Returns the number of losses beyond [`LOSSES_MAX`], which are not listed.
     pub(crate) fn omitted(&self) -> usize {
         self.omitted
     }
 
-    /// The number of losses with this verdict that are listed.
+    /// Returns the number of listed losses with this verdict.
     pub(crate) fn count(&self, verdict: LossVerdict) -> usize {
         self.listed.iter().filter(|loss| loss.verdict == verdict).count()
     }
 
-    /// The value of the header `weir-translation`: a dictionary by RFC 9651 with both protocols and the paths by verdict. Paths
-    /// beyond [`HEADER_BYTES_MAX`] are counted in `more`.
+    /// Returns the value of the header `weir-translation`: a dictionary (RFC 9651) with both protocols and the paths by verdict.
+    /// Paths beyond [`HEADER_BYTES_MAX`] are only counted, in `more`.
     pub(crate) fn header(&self, from: Protocol, to: UpstreamProtocol) -> String {
         let mut value = format!("from={}, to={}", from.as_str(), to.as_str());
         let mut more = self.omitted;
@@ -200,7 +200,7 @@ impl TranslationLosses {
     }
 }
 
-/// A path as a string of a structured field. Characters that such a string cannot have become `?`.
+/// Returns a path as a string of a structured field. A character that is not allowed in such a string becomes `?`.
 fn quoted(path: &str) -> String {
     let mut text = String::with_capacity(path.len() + 2);
     text.push('"');

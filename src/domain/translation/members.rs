@@ -1,4 +1,4 @@
-//! Reads an object of a client's body member by member. Each member is taken or reported, so none is lost in silence.
+//! Reads an object of a client's body member by member. Each member is either taken or reported, so no member is lost silently.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,7 +13,7 @@ use crate::domain::{
     translation::losses::{TranslationLosses, Untranslatable},
 };
 
-/// The members of an object, in their order, as JSON text. The last of several with one name counts, as for most parsers.
+/// The members of an object in order, as JSON text. If a name occurs several times, the last member counts, as in most parsers.
 struct RawMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 /// A member's name; serde copies it only if it has escapes.
@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for RawMembers<'de> {
     }
 }
 
-/// Removes every member that a later one of the same name replaces.
+/// Removes every member that is followed by a member with the same name.
 fn keep_last_of_each(members: &mut Vec<(Cow<'_, str>, &RawValue)>) {
     let mut names: QuickMap<String, usize> = QuickMap::default();
     for (index, (name, _)) in members.iter().enumerate() {
@@ -59,15 +59,16 @@ fn keep_last_of_each(members: &mut Vec<(Cow<'_, str>, &RawValue)>) {
     }
 }
 
-/// An object whose members are being read. Every member must be taken by one of its methods; [`MemberReader::finish_options`] or
-/// [`MemberReader::finish_content`] deals with the remaining ones.
+/// An object whose members are being read. Every member must be taken by a method; [`MemberReader::finish_options`] or
+/// [`MemberReader::finish_content`] handles the remaining members.
 pub(crate) struct MemberReader<'a> {
     path: String,
     members: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
 impl<'a> MemberReader<'a> {
-    /// The object with this JSON text at this path of the body; the path is empty for the body itself.
+    /// Creates a reader for the object with this JSON text. `path` is the object's path in the body, and empty for the body
+    /// itself.
     ///
     /// # Errors
     /// The text is not an object.
@@ -79,12 +80,12 @@ impl<'a> MemberReader<'a> {
         }
     }
 
-    /// The path of the object.
+    /// Returns the path of the object.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The path of a member.
+    /// Returns the path of a member.
     pub(crate) fn path_of(&self, name: &str) -> String {
         match self.path.is_empty() {
             true => name.to_owned(),
@@ -99,7 +100,7 @@ impl<'a> MemberReader<'a> {
         (value.get() != "null").then_some(value)
     }
 
-    /// Whether the object has a member that is not null and was not taken yet.
+    /// Whether the object has a member of this name that is not null and has not been taken.
     pub(crate) fn contains(&self, name: &str) -> bool {
         let mut members = self.members.iter();
         members.any(|(member, value)| member == name && value.get() != "null")
@@ -113,7 +114,7 @@ impl<'a> MemberReader<'a> {
         }
     }
 
-    /// Takes a text.
+    /// Takes a string.
     ///
     /// # Errors
     /// The member is not a string.
@@ -122,7 +123,7 @@ impl<'a> MemberReader<'a> {
         Ok(text.map(|MemberName(text)| text))
     }
 
-    /// Takes a text that must be there.
+    /// Takes a required string.
     ///
     /// # Errors
     /// The member is missing or not a string.
@@ -139,15 +140,15 @@ impl<'a> MemberReader<'a> {
         self.parse(name, "must be true or false")
     }
 
-    /// Takes a whole number.
+    /// Takes a non-negative integer.
     ///
     /// # Errors
-    /// The member is not a whole number of at least 0.
+    /// The member is not an integer of at least 0.
     pub(crate) fn count(&mut self, name: &str) -> Result<Option<u64>, Untranslatable> {
         self.parse(name, "must be a whole number of at least 0")
     }
 
-    /// Takes a number as it is spelled.
+    /// Takes a number in its original spelling.
     ///
     /// # Errors
     /// The member is not a number.
@@ -169,7 +170,7 @@ impl<'a> MemberReader<'a> {
         MemberReader::new(value.get(), self.path_of(name)).map(Some)
     }
 
-    /// Takes the JSON text of an object, unread.
+    /// Takes an object as JSON text, without parsing its members.
     ///
     /// # Errors
     /// The member is not an object.
@@ -181,7 +182,7 @@ impl<'a> MemberReader<'a> {
         }
     }
 
-    /// Takes an array, each element with its path.
+    /// Takes an array, and returns each element with its path.
     ///
     /// # Errors
     /// The member is not an array.
@@ -190,7 +191,7 @@ impl<'a> MemberReader<'a> {
         elements(value, &self.path_of(name)).map(Some)
     }
 
-    /// Takes an array of texts.
+    /// Takes an array of strings.
     ///
     /// # Errors
     /// The member is not an array of strings.
@@ -199,14 +200,14 @@ impl<'a> MemberReader<'a> {
         Ok(texts.map(|texts| texts.into_iter().map(|MemberName(text)| text).collect()))
     }
 
-    /// Takes members that need no translation, and does not report them.
+    /// Takes members that need no translation, without reporting them.
     pub(crate) fn ignore(&mut self, names: &[&str]) {
         for name in names {
             self.take(name);
         }
     }
 
-    /// Takes members that are left out, and reports those that are there.
+    /// Takes members that are dropped, and reports those that are present.
     pub(crate) fn drop_members(&mut self, names: &[&str], losses: &mut TranslationLosses) {
         for name in names {
             if self.take(name).is_some() {
@@ -215,10 +216,10 @@ impl<'a> MemberReader<'a> {
         }
     }
 
-    /// Refuses a member in strict mode; in lossy mode takes it and reports that it is left out.
+    /// Takes a member that cannot be carried over: refuses it in strict mode, and reports it as dropped in lossy mode.
     ///
     /// # Errors
-    /// The member is there, in strict mode.
+    /// The member is present, in strict mode.
     pub(crate) fn refuse_in_strict(
         &mut self,
         name: &str,
@@ -234,7 +235,7 @@ impl<'a> MemberReader<'a> {
     /// Refuses a member in both modes.
     ///
     /// # Errors
-    /// The member is there.
+    /// The member is present.
     pub(crate) fn refuse(&mut self, name: &str, reason: impl Into<Cow<'static, str>>) -> Result<(), Untranslatable> {
         match self.take(name) {
             Some(_) => Err(Untranslatable::new(self.path_of(name), reason)),
@@ -242,7 +243,7 @@ impl<'a> MemberReader<'a> {
         }
     }
 
-    /// Reports the remaining members of an object that has options: those that weir does not know.
+    /// Reports the remaining members of an object that contains options, as members that weir does not know.
     pub(crate) fn finish_options(self, losses: &mut TranslationLosses) {
         let unknown = self.members.iter().filter(|(_, value)| value.get() != "null");
         for (name, _) in unknown {
@@ -250,10 +251,11 @@ impl<'a> MemberReader<'a> {
         }
     }
 
-    /// Refuses the remaining members of an object that has content: what a person, a tool or a model said is never lost.
+    /// Refuses the remaining members of an object that contains content, because no words of a user, a tool or a model may be
+    /// lost.
     ///
     /// # Errors
-    /// A member is left that weir does not know.
+    /// There is a remaining member, which weir does not know.
     pub(crate) fn finish_content(self) -> Result<(), Untranslatable> {
         let mut unknown = self.members.iter().filter(|(_, value)| value.get() != "null");
         match unknown.next() {
@@ -266,7 +268,7 @@ impl<'a> MemberReader<'a> {
     }
 }
 
-/// The elements of an array, each with its path.
+/// Returns the elements of an array, each with its path.
 ///
 /// # Errors
 /// The value is not an array.
@@ -279,18 +281,18 @@ pub(crate) fn elements<'a>(value: &'a RawValue, path: &str) -> Result<Vec<(Strin
         .collect())
 }
 
-/// The refusal of an object without a member that it must have.
+/// Creates the refusal of an object that lacks a required member.
 pub(crate) fn missing(object: &MemberReader<'_>, name: &str) -> Untranslatable {
     Untranslatable::new(object.path_of(name), "is missing")
 }
 
-/// The members of the object in this JSON text, in their order; `None` if the text is not an object.
+/// Returns the members of the object with this JSON text, in order; `None` if the text is not an object.
 pub(crate) fn raw_members(text: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
     let RawMembers(members) = serde_json::from_str(text).ok()?;
     Some(members)
 }
 
-/// A value as text, if it is a string.
+/// Returns the value of a JSON string; `None` if the value is not a string.
 pub(crate) fn as_text(value: &RawValue) -> Option<Cow<'_, str>> {
     let MemberName(text) = serde_json::from_str(value.get()).ok()?;
     Some(text)

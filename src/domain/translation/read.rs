@@ -1,4 +1,4 @@
-//! Reads a client's request.
+//! Reads the request of a client.
 
 mod gemini;
 mod messages;
@@ -16,17 +16,17 @@ use crate::domain::{
     wire::{Protocol, UpstreamProtocol},
 };
 
-/// Why a file in a provider's store is refused.
+/// The reason for refusing a file in a provider's store.
 const STORED_FILE: &str =
     "this model is served by another protocol's provider, which cannot read files kept elsewhere; send the file itself";
-/// Why log probabilities are refused.
+/// The reason for refusing log probabilities.
 const LOG_PROBABILITIES: &str = "log probabilities cannot be translated; leave this out";
-/// The line before the summary of an earlier part of the conversation.
+/// The line above the summary of an earlier part of the conversation.
 const SUMMARY_HEAD: &str = "[summary of the conversation before this point]";
-/// The maximum length of a word of the client that a refusal quotes, in characters.
+/// The maximum length of a client's string that a refusal quotes, in characters.
 const QUOTED_CHARS_MAX: usize = 64;
 
-/// Reads the body of a request in its client's protocol. `names` gets the client's tools.
+/// Reads the body of a request in its client's protocol. The client's tools are added to `names`.
 ///
 /// # Errors
 /// The request has content or state that no provider's protocol can carry.
@@ -49,23 +49,23 @@ pub(crate) fn read_request<'a>(
     Ok(conversation)
 }
 
-/// The path of a last message that the model would have to continue. Some hosts of `chat/completions` can do that, and the writers
-/// of the other protocols refuse it.
+/// Returns the path of a last message that the model would have to continue; `None` if the last message is not the model's. Some
+/// hosts of `chat/completions` can continue it, and the writers of the other protocols refuse it.
 fn begun_answer<'c>(conversation: &'c Conversation<'_>) -> Option<&'c str> {
     let last = conversation.turns.last()?;
     if last.role != TurnRole::Assistant {
         return None;
     }
-    // A block's path begins with that of its message, for example `messages[1].content[0]`.
+    // A block's path begins with the path of its message, for example `messages[1].content[0]`.
     last.blocks.last()?.path.split_inclusive(']').next()
 }
 
-/// Returns at most [`QUOTED_CHARS_MAX`] characters of a client's word, which a refusal can quote.
+/// Returns at most [`QUOTED_CHARS_MAX`] characters of a client's string, so that a refusal can quote it.
 fn quotable(word: &str) -> String {
     word.chars().take(QUOTED_CHARS_MAX).collect()
 }
 
-/// Refuses, in strict mode, a call or result of a program that another provider ran.
+/// Refuses, in strict mode, a call or result that belongs to a program that another provider ran.
 fn check_caller(object: &mut MemberReader<'_>, losses: &mut TranslationLosses) -> Result<(), Untranslatable> {
     let Some(mut caller) = object.object("caller")? else {
         return Ok(());
@@ -82,7 +82,7 @@ fn check_caller(object: &mut MemberReader<'_>, losses: &mut TranslationLosses) -
     }
 }
 
-/// The text of the user that the summary in a client's opaque field becomes; `None` if weir has not wrapped it.
+/// Returns the summary in a client's opaque field, as a text of the user; `None` if weir did not create the field.
 fn summary_text(field: &str) -> Option<String> {
     Some(format!("{SUMMARY_HEAD}\n{}", unwrap_summary(field)?))
 }

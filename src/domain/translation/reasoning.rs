@@ -1,6 +1,6 @@
-//! Reasoning across protocols: a model's opaque state rides in the client's own opaque field, wrapped in a carrier that names its
-//! maker, and returns to that maker byte for byte. Summaries of conversations ride in the same way, for any model. weir stores
-//! nothing.
+//! Reasoning across protocols. A model's opaque state is sent in the client's own opaque field, wrapped in a carrier that names
+//! its maker, and returns to that maker byte for byte. Summaries of conversations are sent in the same way, but return to any
+//! model. weir stores nothing.
 
 use std::borrow::Cow;
 
@@ -8,23 +8,24 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The maximum length of a carrier in bytes. A larger state is dropped and reported.
+/// The maximum length of a carrier, in bytes. A state that needs a longer one is dropped and reported.
 pub(crate) const CARRIER_BYTES_MAX: usize = 256 * 1024;
-/// The beginning of every carrier.
+/// The prefix of every carrier.
 const PREFIX: &str = "weir1.";
-/// The number of characters that name a maker.
+/// The number of characters that identify a maker.
 const MAKER_CHARS: usize = 8;
-/// The letter of the summary of a conversation.
+/// The letter that marks the summary of a conversation in a carrier.
 const SUMMARY_KIND: char = 't';
-/// The type of the last item of a Responses request that wants a summary in the place of the conversation.
+/// The type of the last item of a Responses request that asks for a summary that replaces the conversation.
 pub(crate) const COMPACTION_TRIGGER: &str = "compaction_trigger";
 
-/// The maker of reasoning: a provider's model, reached by one credential. State of one maker means nothing to another.
+/// The maker of reasoning: a model of a provider, used with a particular credential. The state of one maker is meaningless to
+/// another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReasoningMaker(String);
 
 impl ReasoningMaker {
-    /// The maker with this provider, name of the model there and name of the credential.
+    /// Creates the maker from the provider, the model's name there and the name of the credential.
     pub(crate) fn new(provider: &str, upstream_model: &str, credential: &str) -> Self {
         let mut digest = Sha256::new();
         for part in [provider, upstream_model, credential] {
@@ -40,38 +41,38 @@ impl ReasoningMaker {
 /// The state of a model's reasoning, in the form in which its maker accepts it in later requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ReasoningState<'a> {
-    /// A thinking block of Messages. Kind `m`.
+    /// A thinking block of Messages. Its kind is `m`.
     #[serde(rename = "t")]
     Thinking {
-        /// The text that the client sees.
+        /// The text that the client gets.
         #[serde(rename = "t")]
         text: Cow<'a, str>,
         /// The signature.
         #[serde(rename = "s")]
         signature: Cow<'a, str>,
     },
-    /// A redacted thinking block of Messages. Kind `m`.
+    /// A redacted thinking block of Messages. Its kind is `m`.
     #[serde(rename = "r")]
     Redacted {
         /// The data.
         #[serde(rename = "d")]
         data: Cow<'a, str>,
     },
-    /// A reasoning item of Responses, as JSON text. Kind `r`.
+    /// A reasoning item of Responses, as JSON text. Its kind is `r`.
     #[serde(rename = "i")]
     Item {
         /// The item.
         #[serde(rename = "j")]
         json: Cow<'a, str>,
     },
-    /// A thought signature of Gemini, for the part that follows. Kind `g`.
+    /// A Gemini thought signature for the part that follows. Its kind is `g`.
     #[serde(rename = "g")]
     Signature {
         /// The signature.
         #[serde(rename = "s")]
         signature: Cow<'a, str>,
     },
-    /// The reasoning text of a `chat/completions` provider. Kind `c`.
+    /// The reasoning text of a `chat/completions` provider. Its kind is `c`.
     #[serde(rename = "c")]
     Text {
         /// The text.
@@ -81,7 +82,7 @@ pub(crate) enum ReasoningState<'a> {
 }
 
 impl ReasoningState<'_> {
-    /// Returns the letter that marks this kind of state in a carrier.
+    /// Returns the kind of the state, a letter that marks it in a carrier.
     const fn kind(&self) -> char {
         match self {
             Self::Thinking { .. } | Self::Redacted { .. } => 'm',
@@ -91,7 +92,7 @@ impl ReasoningState<'_> {
         }
     }
 
-    /// The length of all its texts, in bytes.
+    /// Returns the total length of the state's strings, in bytes.
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
             Self::Thinking { text, signature } => text.len() + signature.len(),
@@ -102,7 +103,7 @@ impl ReasoningState<'_> {
         }
     }
 
-    /// The state with its own copies of all texts.
+    /// Returns the state with its own copies of all strings.
     pub(crate) fn into_owned(self) -> ReasoningState<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         match self {
@@ -119,8 +120,9 @@ impl ReasoningState<'_> {
         }
     }
 
-    /// The carrier for this state. `visible` is the text that the client gets in the same block and returns with it; a state's text
-    /// that equals it is not stored a second time. `None` if the carrier would be longer than [`CARRIER_BYTES_MAX`].
+    /// Returns the carrier for this state; `None` if it would be longer than [`CARRIER_BYTES_MAX`]. `visible` is the text that
+    /// the client gets in the same block and sends back with it. If the state's text equals it, the carrier does not contain the
+    /// text.
     pub(crate) fn wrap(&self, maker: &ReasoningMaker, visible: &str) -> Option<String> {
         let without_text = match self {
             Self::Thinking { text, signature } if text == visible && !visible.is_empty() => {
@@ -139,19 +141,20 @@ impl ReasoningState<'_> {
     }
 }
 
-/// The carrier with this payload; `None` if it would be longer than [`CARRIER_BYTES_MAX`].
+/// Returns the carrier with this payload; `None` if it would be longer than [`CARRIER_BYTES_MAX`].
 fn carrier(maker: &ReasoningMaker, kind: char, payload: &[u8]) -> Option<String> {
     let mut carrier = format!("{PREFIX}{}.{kind}.", maker.0);
     URL_SAFE_NO_PAD.encode_string(payload, &mut carrier);
     (carrier.len() <= CARRIER_BYTES_MAX).then_some(carrier)
 }
 
-/// The carrier for the summary of a conversation, by this maker; `None` if it would be longer than [`CARRIER_BYTES_MAX`].
+/// Returns the carrier for the summary of a conversation; `None` if it would be longer than [`CARRIER_BYTES_MAX`].
 pub(crate) fn wrap_summary(summary: &str, maker: &ReasoningMaker) -> Option<String> {
     carrier(maker, SUMMARY_KIND, &serde_json::to_vec(summary).ok()?)
 }
 
-/// Reads the summary of a conversation from a client's opaque field, for any maker; `None` if weir has not wrapped it.
+/// Returns the summary of a conversation in a client's opaque field, whoever its maker is; `None` if weir did not create the
+/// field.
 pub(crate) fn unwrap_summary(field: &str) -> Option<String> {
     if field.len() > CARRIER_BYTES_MAX {
         return None;
@@ -165,20 +168,20 @@ pub(crate) fn unwrap_summary(field: &str) -> Option<String> {
 /// The content of a client's opaque field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CarriedReasoning {
-    /// The state of the maker that the request goes to.
+    /// The state of the maker that the request is sent to.
     Own(ReasoningState<'static>),
-    /// State of another maker, of another gateway, or damaged. It is dropped and reported.
+    /// State of another maker or another gateway, or damaged state. It is dropped and reported.
     Foreign,
 }
 
 impl CarriedReasoning {
-    /// Reads a client's opaque field. `visible` is the text in the same block. `maker` is the one that the request goes to.
+    /// Reads a client's opaque field. `visible` is the text in the same block. `maker` is the maker that the request is sent to.
     pub(crate) fn unwrap(field: &str, visible: &str, maker: &ReasoningMaker) -> Self {
         Self::read(field, visible, maker).map_or(Self::Foreign, Self::Own)
     }
 
-    /// Reads the state that the request's own maker gets back; `None` for foreign state, and for a text that was left to the
-    /// visible text and that the client has not returned.
+    /// Returns the state if it belongs to the maker that the request is sent to. Returns `None` for the state of another maker,
+    /// and for a state whose text is neither in the carrier nor sent back by the client.
     pub(crate) fn returned(field: &str, visible: &str, maker: &ReasoningMaker) -> Option<ReasoningState<'static>> {
         match Self::unwrap(field, visible, maker) {
             Self::Own(ReasoningState::Text { text }) if text.is_empty() => None,

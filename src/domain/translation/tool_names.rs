@@ -1,4 +1,4 @@
-//! Names of tools: flattened for the provider, restored for the client.
+//! Names of tools. A namespace and a name become one name for the provider, and calls get the client's names back.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,20 @@ use crate::domain::{QuickMap, translation::losses::Untranslatable};
 
 /// The maximum length of a tool's name at providers, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
-/// The maximum number of tools of a request that is translated.
+/// The maximum number of tools in a translated request.
 pub(crate) const TOOLS_MAX: usize = 4_096;
-/// The maximum length of all their names together, in bytes.
+/// The maximum total length of the names of a request's tools, in bytes.
 pub(crate) const NAMES_BYTES_MAX: usize = 256 * 1024;
-/// The characters of a digest that replace the end of a name that is too long.
+/// The number of digest characters that replace the end of a name that is too long.
 const DIGEST_CHARS: usize = 8;
 
-/// A tool's kind at the client, which decides how a call of it is written there.
+/// The kind of a tool at the client, which determines the form of a call of it in the client's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum ToolKind {
     /// A function with a JSON schema.
     #[default]
     Function,
-    /// A `custom` tool of Responses: its input is a text, not JSON.
+    /// A `custom` tool of Responses: its input is a string, not JSON.
     Custom,
     /// `tool_search` of Responses, run by the client.
     ToolSearch,
@@ -37,15 +37,15 @@ pub(crate) enum ToolKind {
 /// A tool as the client names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientTool {
-    /// The namespace that it belongs to.
+    /// The namespace of the tool; `None` for a tool outside every namespace.
     pub(crate) namespace: Option<String>,
     /// The name within the namespace.
     pub(crate) name: String,
-    /// The kind.
+    /// The kind of the tool.
     pub(crate) kind: ToolKind,
 }
 
-/// The tools of one request by their names at the provider.
+/// The client's tools of one request, by their names at the provider.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolNames {
     tools: QuickMap<String, ClientTool>,
@@ -53,10 +53,10 @@ pub(crate) struct ToolNames {
 }
 
 impl ToolNames {
-    /// Adds a tool of the client; returns its name at the provider. The same tool can be added again.
+    /// Adds a tool of the client; returns its name at the provider. The same tool can be added several times.
     ///
     /// # Errors
-    /// Another tool has that name at the provider already, or there are too many tools.
+    /// Another tool already has that name at the provider, or there are too many tools.
     pub(crate) fn add(&mut self, tool: ClientTool, path: &str) -> Result<String, Untranslatable> {
         let flat = provider_name(tool.namespace.as_deref(), &tool.name).into_owned();
         match self.tools.get(&flat) {
@@ -81,13 +81,14 @@ impl ToolNames {
         Ok(flat)
     }
 
-    /// The client's tool with this name at the provider; `None` if the model has made the name up.
+    /// Returns the client's tool with this name at the provider; `None` if the model has invented the name.
     pub(crate) fn client_tool(&self, provider_name: &str) -> Option<&ClientTool> {
         self.tools.get(provider_name)
     }
 
-    /// The client's tool that a model calls by this name: the tool with this name at the provider, or else the only tool that the
-    /// client calls so, because models leave out the namespace. `None` if the name is made up, or could mean several tools.
+    /// Returns the client's tool that a model calls by this name: the tool with this name at the provider, or else the only tool
+    /// with this name at the client, because models omit the namespace. `None` if the model has invented the name, or if several
+    /// tools have it.
     pub(crate) fn called_tool(&self, name: &str) -> Option<&ClientTool> {
         if let Some(tool) = self.client_tool(name) {
             return Some(tool);
@@ -98,7 +99,7 @@ impl ToolNames {
 }
 
 impl ClientTool {
-    /// The name for messages.
+    /// Returns the tool's name for use in messages.
     fn display_name(&self) -> Cow<'_, str> {
         match &self.namespace {
             Some(namespace) => Cow::Owned(format!("{namespace}.{}", self.name)),
@@ -107,8 +108,8 @@ impl ClientTool {
     }
 }
 
-/// The name at the provider of a tool in a namespace: both joined by `__`. A character that providers do not take becomes `_`; a name
-/// that is too long, or has such characters, ends with a digest of the client's name.
+/// Returns the name at the provider of a tool in a namespace: both joined by `__`. A character that providers do not accept
+/// becomes `_`. A name that is too long or contains such characters ends with a digest of the client's name.
 pub(crate) fn provider_name<'a>(namespace: Option<&str>, name: &'a str) -> Cow<'a, str> {
     let joined = match namespace {
         Some(namespace) => Cow::Owned(format!("{namespace}__{name}")),
@@ -128,7 +129,7 @@ pub(crate) fn provider_name<'a>(namespace: Option<&str>, name: &'a str) -> Cow<'
     Cow::Owned(short)
 }
 
-/// The name at the provider of a tool outside every namespace, whether it is offered or not.
+/// Returns the name at the provider of a tool outside every namespace, whether the tool is offered or not.
 pub(crate) fn provider_tool_name(name: Cow<'_, str>) -> Cow<'_, str> {
     match name {
         Cow::Borrowed(name) => provider_name(None, name),
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(names.called_tool("exec"), Some(&tools[0]));
         assert_eq!(names.called_tool("functions__exec"), Some(&tools[0]));
         assert_eq!(names.called_tool("mail__read"), Some(&tools[2]));
-        // A tool of exactly this name comes first.
+        // A tool with exactly this name takes precedence.
         assert_eq!(names.called_tool("plan"), Some(&tools[4]));
         assert_eq!(names.called_tool("my.tool"), Some(&tools[5]));
         for unknown in ["read", "invented", "functions", ""] {

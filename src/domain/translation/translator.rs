@@ -1,4 +1,4 @@
-//! Translates one answer while it passes: the provider's bytes in, the client's bytes out.
+//! Translates an answer as it arrives: the provider's bytes in, the client's bytes out.
 
 use crate::domain::{
     translation::{
@@ -17,13 +17,13 @@ use crate::domain::{
     },
 };
 
-/// The translation of one answer. The bytes do not depend on how the provider's bytes are split into pieces.
+/// The translation of one answer. Its output does not depend on how the provider's bytes are split into pieces.
 #[derive(Debug)]
 pub(crate) struct AnswerTranslator {
     input: AnswerInput,
     events: AnswerEvents,
     form: AnswerForm,
-    /// Why the answer cannot be translated to its end; further bytes are ignored.
+    /// The reason for which the translation was aborted; further bytes are ignored. `None` unless it was aborted.
     fault: Option<AnswerFault>,
 }
 
@@ -46,9 +46,9 @@ struct EventInput {
 /// The current event.
 #[derive(Debug)]
 struct EventData {
-    /// The data of the event so far, at most [`EVENT_BYTES_MAX`] bytes. `skimmed` reads a larger event.
+    /// The data of the event so far, at most [`EVENT_BYTES_MAX`] bytes. A larger event is read by `skimmed`.
     data: Vec<u8>,
-    /// Picks the needed members out of an event that is too large for `data`.
+    /// Extracts the needed members from an event that is too large for `data`; `None` for any other event.
     skimmed: Option<Box<Picker>>,
     /// The paths to read in an event that is too large for `data`; `None` if the protocol's large events cannot be read.
     large_event_paths: Option<&'static PathSet>,
@@ -57,7 +57,7 @@ struct EventData {
     is_too_large: bool,
 }
 
-/// The stages that each event passes: the reader, the order of calls, the writer.
+/// The stages that each event passes through: the reader, the order of calls and the writer.
 #[derive(Debug)]
 struct AnswerEvents {
     reader: AnswerEventReader,
@@ -65,7 +65,7 @@ struct AnswerEvents {
     writer: AnswerEventWriter,
     /// Whether the provider has reported that the answer is complete or has failed.
     is_complete: bool,
-    /// Whether the client gets the answer in one piece.
+    /// Whether the client gets a non-streaming answer.
     is_whole: bool,
 }
 
@@ -81,7 +81,8 @@ impl EventData {
         }
     }
 
-    /// Whether the event is too large to be translated. `open_name` is the `event` field of an event that has not ended.
+    /// Whether the event is too large to be translated. `open_name` is the value of the `event` field of an event that has not
+    /// ended.
     fn is_unreadable(&self, open_name: &[u8]) -> bool {
         let name = if self.has_ended {
             self.name.as_slice()
@@ -95,7 +96,7 @@ impl EventData {
         self.is_too_large || self.skimmed.as_deref().is_some_and(|picker| !can_skim(picker))
     }
 
-    /// Prepares for the next event.
+    /// Removes the data of the event, before the next event.
     fn clear(&mut self) {
         self.data.clear();
         self.skimmed = None;
@@ -126,7 +127,7 @@ impl EventSink for EventData {
 }
 
 impl AnswerEvents {
-    /// Reads an event or body, and writes what it says.
+    /// Reads an event or body, and writes its translation.
     fn pass(
         &mut self,
         out: &mut String,
@@ -154,7 +155,8 @@ impl AnswerEvents {
 }
 
 impl AnswerTranslator {
-    /// The translation of an answer that has not begun. `is_stream` says whether the provider answers with events.
+    /// Creates the translation of an answer that has not begun. `is_stream` says whether the provider answers with a stream of
+    /// events.
     pub(crate) fn new(translation: &Translation, frame: AnswerFrame, is_stream: bool) -> Self {
         let frame_form = frame.form;
         let reader = AnswerEventReader::new(translation.to, &translation.chat);
@@ -178,22 +180,22 @@ impl AnswerTranslator {
         }
     }
 
-    /// Why the answer cannot be translated to its end; `None` while it can.
+    /// Returns the reason for which the translation was aborted; `None` unless it was aborted.
     pub(crate) fn fault(&self) -> Option<AnswerFault> {
         self.fault
     }
 
-    /// Whether the client gets the answer in one piece.
+    /// Whether the client gets a non-streaming answer.
     pub(crate) fn is_whole(&self) -> bool {
         self.form == AnswerForm::Whole
     }
 
-    /// The kinds of content that the client does not get.
+    /// Returns the kinds of content that the client does not get.
     pub(crate) fn lost(&self) -> &[&'static str] {
         self.events.writer.losses().kinds()
     }
 
-    /// Reads the next bytes of the provider's body, and appends the client's to `out`.
+    /// Reads the next bytes of the provider's body, and appends the bytes for the client to `out`.
     pub(crate) fn push(&mut self, bytes: &[u8], out: &mut String) {
         if self.fault.is_none()
             && let Err(fault) = self.read(bytes, out)
@@ -230,7 +232,8 @@ impl AnswerTranslator {
         }
     }
 
-    /// The provider has ended its body properly. Afterwards [`AnswerTranslator::is_complete`] says whether the answer is complete.
+    /// Handles the proper end of the provider's body. Afterwards, [`AnswerTranslator::is_complete`] says whether the answer is
+    /// complete.
     pub(crate) fn on_end(&mut self, out: &mut String) {
         if self.fault.is_some() {
             return;
@@ -253,14 +256,14 @@ impl AnswerTranslator {
         self.events.is_complete
     }
 
-    /// Writes the last bytes of a complete answer, with the usage that is billed. `ended_unix` is the time of the answer's end,
-    /// in seconds since the Unix epoch.
+    /// Writes the last bytes of a complete answer, with the usage that is billed. `ended_unix` is the time at which the answer
+    /// ended, in seconds since the Unix epoch.
     pub(crate) fn finish(&mut self, usage: &Usage, ended_unix: i64, out: &mut String) {
         self.events.writer.finish(usage, ended_unix, out);
     }
 
-    /// Writes the last bytes of a stream that has failed, with the error that corresponds to this HTTP status. Writes nothing for a
-    /// non-streaming answer: nothing of it has been written yet, so the client gets an error answer.
+    /// Writes the last bytes of a failed stream, with the error that corresponds to this HTTP status. Writes nothing for a
+    /// non-streaming answer: nothing of it has been written yet, so the client gets an error answer instead.
     pub(crate) fn fail(&mut self, status: u16, message: &str, out: &mut String) {
         match self.form {
             AnswerForm::Stream | AnswerForm::Array => self.events.writer.fail(status, message, out),
