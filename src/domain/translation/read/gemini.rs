@@ -1,7 +1,7 @@
-//! Reads a request of the Gemini protocol.
+//! Reads a Gemini request.
 //!
-//! The translation of a part depends only on the parts before it, so that the first turns of a conversation always become
-//! the same text.
+//! The translation of a part depends only on the parts before it, so the first turns of a conversation always become the same
+//! text.
 
 mod calls;
 mod contents;
@@ -21,7 +21,7 @@ use crate::domain::translation::{
     tool_names::ToolNames,
 };
 
-/// Reads the body of a request. `names` gets the client's tools.
+/// Reads the body of a request. The client's tools are added to `names`.
 ///
 /// # Errors
 /// The request has content or state that cannot be translated.
@@ -55,31 +55,31 @@ pub(super) fn read<'a>(
 struct GeminiRequestReader<'a, 't> {
     /// The content so far.
     conversation: Conversation<'a>,
-    /// The provider's side.
+    /// The provider's side of the translation.
     target: &'t TranslationTarget<'t>,
     /// The client's tools.
     names: &'t mut ToolNames,
-    /// The members that are not carried over as they are.
+    /// The members that are not carried over unchanged.
     losses: &'t mut TranslationLosses,
     /// The calls so far.
     calls: GeminiCallHistory<'a>,
-    /// The visible reasoning that waits for the part with its state.
+    /// The visible reasoning that waits for the part with its state; `None` if no reasoning waits.
     thought: Option<PendingThought>,
-    /// The path of the first tool that only another provider could run.
+    /// The path of the first tool that only another provider can run; `None` if there is no such tool.
     hosted_tool: Option<String>,
 }
 
-/// Visible reasoning in the history. It is sent back only as part of its state, which a later part contains.
+/// Visible reasoning in the history. It is sent back only together with its state, which is in a later part.
 struct PendingThought {
-    /// The path of its first part.
+    /// The path of the first part with this reasoning.
     path: String,
-    /// The text.
+    /// The text of the reasoning.
     text: String,
 }
 
 impl<'a> GeminiRequestReader<'a, '_> {
-    /// Adds content to a turn, unless it is an empty text. A text of the model continues the text before it: clients keep the
-    /// pieces of a stream as parts of their own.
+    /// Adds content to a turn, unless it is an empty text. A text of the model is appended to a directly preceding text of the
+    /// model, because clients send the pieces of a stream back as separate parts.
     fn push(&mut self, role: TurnRole, path: String, content: BlockContent<'a>) {
         if matches!(&content, BlockContent::Text(text) if text.is_empty()) {
             return;
@@ -95,7 +95,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         self.conversation.push(role, ContentBlock { path, content });
     }
 
-    /// The text at the end of the conversation, if it is the model's.
+    /// Returns the text at the end of the conversation; `None` if the conversation does not end with a text of the model.
     fn last_text(&mut self) -> Option<&mut Cow<'a, str>> {
         let turn = self.conversation.turns.last_mut()?;
         if turn.role != TurnRole::Assistant {
@@ -109,7 +109,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         }
     }
 
-    /// Reports visible reasoning that no state has followed.
+    /// Reports visible reasoning as dropped if no state has followed it.
     fn report_thought(&mut self) {
         if let Some(thought) = self.thought.take() {
             self.losses.dropped(thought.path);

@@ -1,7 +1,7 @@
-//! Reads a request of the Messages protocol.
+//! Reads a Messages request.
 //!
-//! The translation of a block depends only on the blocks before it, so that the first turns of a conversation always
-//! become the same text.
+//! The translation of a block depends only on the blocks before it, so the first turns of a conversation always become the same
+//! text.
 
 mod calls;
 mod content;
@@ -23,11 +23,11 @@ use crate::domain::{
     },
 };
 
-/// Why tools of MCP servers that the provider would connect to are refused.
+/// The reason for refusing tools of MCP servers that the provider would connect to.
 const MCP_TOOLS: &str =
     "this model's provider connects to no MCP servers; connect to the server yourself and offer its tools";
 
-/// Reads the body of a request. `names` gets the client's tools.
+/// Reads the body of a request. The client's tools are added to `names`.
 ///
 /// # Errors
 /// The request has content or state that cannot be translated.
@@ -75,30 +75,30 @@ pub(super) fn read<'a>(
 struct MessagesRequestReader<'a, 't> {
     /// The content so far.
     conversation: Conversation<'a>,
-    /// The provider's side.
+    /// The provider's side of the translation.
     target: &'t TranslationTarget<'t>,
     /// The client's tools.
     names: &'t mut ToolNames,
-    /// The members that are not carried over as they are.
+    /// The members that are not carried over unchanged.
     losses: &'t mut TranslationLosses,
     /// The index of each tool of the conversation, by its name at the provider.
     tool_indexes: QuickMap<Cow<'a, str>, usize>,
-    /// The names at the provider of the tools that the client has withdrawn.
+    /// The provider's names of the tools that the client has withdrawn.
     withdrawn_tools: BTreeSet<Cow<'a, str>>,
-    /// The path of the first tool that cannot be offered to this provider.
+    /// The path of the first tool that cannot be offered to this provider; `None` if all can be offered.
     omitted_tool: Option<String>,
-    /// The name at the provider of the tool of each call, by the call's id there.
+    /// The provider's name of the tool of each call, by the provider's id of the call.
     called_names: QuickMap<Cow<'a, str>, Cow<'a, str>>,
     /// The member `thinking`.
     thinking: ThinkingSetting,
-    /// The effort that was stated last.
+    /// The most recently stated effort; `None` if no effort is stated.
     effort: Option<PlacedOption<ReasoningEffort>>,
 }
 
 /// The setting in the member `thinking`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ThinkingSetting {
-    /// Nothing that other providers know.
+    /// No setting that other providers support.
     #[default]
     Unset,
     /// The model decides how much it thinks.
@@ -110,7 +110,7 @@ enum ThinkingSetting {
 }
 
 impl<'a> MessagesRequestReader<'a, '_> {
-    /// Adds content to a turn, unless it is an empty text. Texts of the system that precede every turn are instructions.
+    /// Adds content to a turn, unless it is an empty text. System texts before the first turn become instructions.
     fn push(&mut self, role: TurnRole, path: String, content: BlockContent<'a>) {
         match content {
             BlockContent::Text(text) if text.is_empty() => {}
@@ -121,7 +121,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a request whose only tools are some that cannot be offered, unless it forbids calls.
+    /// Refuses a request of which no tool can be offered, unless it has no tools or forbids calls.
     fn check_omitted_tool(&self) -> Result<(), Untranslatable> {
         let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
         match &self.omitted_tool {
@@ -134,16 +134,16 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 }
 
-/// The object that is a member which must be there.
+/// Takes an object that is required.
 ///
 /// # Errors
-/// The member is missing or no object.
+/// The member is missing or not an object.
 fn required_object<'a>(object: &mut MemberReader<'a>, name: &str) -> Result<MemberReader<'a>, Untranslatable> {
     let member = object.object(name)?;
     member.ok_or_else(|| missing(object, name))
 }
 
-/// The refusal of content of a type that weir cannot translate where it stands.
+/// Creates the refusal of content whose type weir cannot translate at this path.
 fn unknown_content(object: &MemberReader<'_>, kind: &str) -> Untranslatable {
     let reason = format!(
         "weir cannot translate content of type `{}` here to the protocol of this model's provider; leave it out",

@@ -1,5 +1,5 @@
-//! Reads calls of functions and their results. Calls of this protocol need no ids: then a result belongs to the first call of its
-//! name that waits for one.
+//! Reads calls of functions and their results. In this protocol, ids of calls are optional. A result without an id belongs to the
+//! first call of the same name that has no result yet.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -14,24 +14,25 @@ use crate::domain::{
     },
 };
 
-/// The members that weir unwraps if a function's response has no other, and whether each means a failure.
+/// The members of a function's response that weir unwraps if the response has no other members. The boolean says whether the
+/// member means a failure.
 const RESPONSE_MEMBERS: [(&str, bool); 3] = [("output", false), ("result", false), ("error", true)];
-/// Why a result is refused that belongs to no call.
+/// The reason for refusing a result that belongs to no call.
 const NO_CALL: &str = "no call before it has this id or waits for a result of this name; send the call as well";
-/// Why a second result of a call is refused.
+/// The reason for refusing a second result of a call.
 const SECOND_RESULT: &str = "its call has a result already; send one result for each call";
 
 /// The calls of the history, indexed by the ids and names that results can refer to.
 #[derive(Default)]
 pub(super) struct GeminiCallHistory<'a> {
     calls: Vec<GeminiPastCall<'a>>,
-    /// The index of the last call with each id of the client.
+    /// The index of the last call with each client id.
     by_id: QuickMap<Cow<'a, str>, usize>,
-    /// The index of the last turn with calls.
+    /// The index of the last turn with calls; `None` if there is no such turn.
     turn: Option<usize>,
     /// The number of calls in that turn.
     turn_calls: usize,
-    /// The indexes of the calls in that turn by the client's name of the tool. Those that have a result are removed later.
+    /// The indexes of the calls in that turn, by the client's name of the tool. Calls that have a result are removed later.
     waiting: QuickMap<Cow<'a, str>, VecDeque<usize>>,
 }
 
@@ -46,7 +47,7 @@ struct GeminiPastCall<'a> {
     result: Option<GeminiResultContent<'a>>,
 }
 
-/// The content of a result as the client spells it.
+/// The content of a result in the client's spelling.
 #[derive(PartialEq, Eq)]
 struct GeminiResultContent<'a> {
     response: Option<&'a str>,
@@ -54,7 +55,7 @@ struct GeminiResultContent<'a> {
 }
 
 impl<'a> GeminiCallHistory<'a> {
-    /// The number in its turn of a call that is about to be added to the turn with this index.
+    /// Returns the index within its turn of a call that is about to be added to turn `turn`.
     fn next_number(&mut self, turn: usize) -> usize {
         if self.turn != Some(turn) {
             self.turn = Some(turn);
@@ -66,7 +67,7 @@ impl<'a> GeminiCallHistory<'a> {
         number
     }
 
-    /// Adds a call with the client's id, if it has one, and the client's name of the tool.
+    /// Adds a call with the client's name of the tool, and with the client's id if it has one.
     fn add(&mut self, client_id: Option<Cow<'a, str>>, client_name: Cow<'a, str>, call: GeminiPastCall<'a>) {
         let index = self.calls.len();
         self.calls.push(call);
@@ -76,11 +77,11 @@ impl<'a> GeminiCallHistory<'a> {
         self.waiting.entry(client_name).or_default().push_back(index);
     }
 
-    /// The call that a result with this id and name belongs to; `None` if the client repeats the result of a call, as Gemini CLI
-    /// does in a conversation that it resumes.
+    /// Returns the call that a result with this id and name belongs to; `None` if the client has sent the same result before, as
+    /// Gemini CLI does in a resumed conversation.
     ///
     /// # Errors
-    /// Why there is none.
+    /// No call waits for this result; the error is the reason.
     fn answered(
         &mut self,
         id: Option<&str>,
@@ -102,8 +103,8 @@ impl<'a> GeminiCallHistory<'a> {
         Ok(Some(&*call))
     }
 
-    /// The index of the first call of this name in the last turn that has no result. `has_other_id` says that the result has an
-    /// id that no call has; then the call must not have one of its own.
+    /// Returns the index of the first call with this name in the last turn that has no result. If `has_other_id`, the result has
+    /// an id that no call has; then the call must not have an id.
     fn first_waiting(&mut self, name: &str, has_other_id: bool) -> Option<usize> {
         let waiting = self.waiting.get_mut(name)?;
         loop {
@@ -119,7 +120,7 @@ impl<'a> GeminiCallHistory<'a> {
 }
 
 impl<'a> GeminiRequestReader<'a, '_> {
-    /// Reads `functionCall` of the part at `path`.
+    /// Reads the `functionCall` of the part at `path`.
     ///
     /// # Errors
     /// The call is incomplete or has members that weir does not know.
@@ -159,10 +160,10 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Reads `functionResponse` of the part at `path`.
+    /// Reads the `functionResponse` of the part at `path`.
     ///
     /// # Errors
-    /// It belongs to no call, or has content that cannot be translated.
+    /// The result belongs to no call, or has content that cannot be translated.
     pub(super) fn read_result(&mut self, path: String, mut object: GeminiObject<'a>) -> Result<(), Untranslatable> {
         let client_id = object.text("id")?.filter(|id| !id.is_empty());
         let client_name = object.text("name")?;
@@ -218,8 +219,8 @@ impl<'a> GeminiRequestReader<'a, '_> {
     }
 }
 
-/// The text of a function's response, and whether it is a failure: the member `output`, `result` or `error` if there is no other,
-/// else everything.
+/// Returns the text of a function's response, and whether it is a failure. The text is the value of `output`, `result` or `error`
+/// if the response has no other members, otherwise the whole response.
 fn response_text(response: &str) -> Result<(Cow<'_, str>, bool), Untranslatable> {
     let mut object = MemberReader::new(response, "")?;
     let member = RESPONSE_MEMBERS.into_iter().find(|(name, _)| object.contains(name));

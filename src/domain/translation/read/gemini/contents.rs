@@ -1,4 +1,4 @@
-//! Reads the instructions and the contents: texts, reasoning, and what a provider's own tools did.
+//! Reads the instructions and the contents: text, reasoning, and the calls and results of tools that a provider ran itself.
 
 use std::borrow::Cow;
 
@@ -16,12 +16,12 @@ use crate::domain::translation::{
     reasoning::CarriedReasoning,
 };
 
-/// The values that clients and weir send instead of a thought signature that they do not have.
+/// The values that clients and weir send in place of a missing thought signature.
 const PLACEHOLDERS: [&str; 2] = [
     "skip_thought_signature_validator",
     "context_engineering_is_the_way_to_go",
 ];
-/// Members of a part about how Google's models shall process it.
+/// The members of a part that control how Google's models process it.
 pub(super) const PART_OPTIONS: [&str; 8] = [
     "videoMetadata",
     "mediaResolution",
@@ -32,24 +32,24 @@ pub(super) const PART_OPTIONS: [&str; 8] = [
     "speechMetadata",
     "partMetadata",
 ];
-/// Parts about tools that another provider has run, and which of their members say something.
+/// The parts about tools that another provider has run, and the members that weir keeps as text.
 const HOSTED_PARTS: [(&str, [&str; 2]); 4] = [
     ("executableCode", ["language", "code"]),
     ("codeExecutionResult", ["outcome", "output"]),
     ("toolCall", ["toolType", "args"]),
     ("toolResponse", ["toolType", "response"]),
 ];
-/// Base64 of bytes in JSON, which clients write with or without padding.
+/// The base64 encoding of bytes in JSON. Clients send it with or without padding.
 const SIGNATURE_BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
 impl<'a> GeminiRequestReader<'a, '_> {
-    /// Reads `systemInstruction`: a content with texts, or a text.
+    /// Reads `systemInstruction`: a content with text, or a string.
     ///
     /// # Errors
-    /// It has something else.
+    /// The instruction contains something other than text.
     pub(super) fn read_system(&mut self, object: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         let path = object.path_of("systemInstruction");
         let Some(value) = object.take("systemInstruction") else {
@@ -120,7 +120,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         } else if is_thought {
             self.losses.dropped(part.path_of("thought"));
         }
-        // The state belongs before the content that it stands on.
+        // The state belongs before the content of its part.
         self.read_signature(role, &mut part)?;
         if !(is_thought && is_model) {
             self.push(role, part.path().to_owned(), BlockContent::Text(text));
@@ -151,7 +151,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         part.finish_content()
     }
 
-    /// Keeps visible reasoning until the part with its state.
+    /// Retains visible reasoning until the part with its state.
     fn add_thought(&mut self, path: &str, text: &str) {
         if text.is_empty() {
             return;
@@ -163,7 +163,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         thought.text.push_str(text);
     }
 
-    /// Reads the state of the model's reasoning, which only its own maker gets back.
+    /// Reads the state of the model's reasoning, which is sent back only to its own maker.
     fn read_signature(&mut self, role: TurnRole, part: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         if !part.contains("thoughtSignature") {
             return Ok(());
@@ -185,14 +185,14 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Refuses, in strict mode, a part about another provider's tool; in lossy mode a line of text keeps what it says.
+    /// Reads a part about another provider's tool: refuses it in strict mode, and replaces it with a line of text in lossy mode.
     fn read_hosted_part(&mut self, role: TurnRole, part: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         for (name, members) in HOSTED_PARTS {
             let Some(mut hosted) = part.object(name)? else { continue };
             let reason = "this model's provider cannot continue what another provider's tools did; leave the part out";
             let path = hosted.path().to_owned();
             self.losses.refused_in_strict(path.as_str(), reason)?;
-            // Texts of the model are joined without anything between them.
+            // Adjacent texts of the model are joined without a separator.
             let mut line = format!("\n[{name}]");
             for member in members {
                 if let Some(value) = hosted.take(member) {
@@ -207,7 +207,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
     }
 }
 
-/// Refuses content in a turn of the wrong role.
+/// Refuses content that is in a turn of the wrong role.
 fn check_role(is_right: bool, object: &GeminiObject<'_>, reason: &'static str) -> Result<(), Untranslatable> {
     match is_right {
         true => Ok(()),
@@ -215,7 +215,7 @@ fn check_role(is_right: bool, object: &GeminiObject<'_>, reason: &'static str) -
     }
 }
 
-/// The text that a signature encodes; `None` if it is no text in base64.
+/// Returns the text that a signature encodes; `None` if the signature is not base64 of UTF-8 text.
 fn decoded_signature(field: &str) -> Option<String> {
     String::from_utf8(SIGNATURE_BASE64.decode(field).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! Reads images, documents, sound and films.
+//! Reads images, documents, audio and video.
 
 use std::{borrow::Cow, iter::repeat_n};
 
@@ -11,19 +11,19 @@ use crate::domain::{
     wire::provider_state::is_in_provider_store,
 };
 
-/// The endings of the names of images.
+/// The file extensions of images.
 const IMAGE_ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "gif", "webp", "heic", "heif", "bmp"];
-/// The endings of the names of sound.
+/// The file extensions of audio.
 const AUDIO_ENDINGS: [&str; 7] = ["mp3", "wav", "aac", "ogg", "flac", "m4a", "aiff"];
-/// The endings of the names of films.
+/// The file extensions of video.
 const VIDEO_ENDINGS: [&str; 9] = ["mp4", "mov", "mpeg", "mpg", "webm", "avi", "wmv", "flv", "3gp"];
-/// The addresses of films that Google's models take without a media type.
+/// The prefixes of the URLs of videos that Google's models accept without a media type.
 const VIDEO_SITES: [&str; 3] = ["https://www.youtube.com/", "https://youtube.com/", "https://youtu.be/"];
 
-/// Takes the media of a part: its bytes, or the address of a file that anybody can read.
+/// Takes the media of a part: inline bytes, or the URL of a publicly readable file.
 ///
 /// # Errors
-/// The media is incomplete, or a provider keeps it.
+/// The media is incomplete, or is stored at a provider.
 pub(super) fn take_media<'a>(part: &mut GeminiObject<'a>) -> Result<Option<MediaContent<'a>>, Untranslatable> {
     if let Some(mut inline) = part.object("inlineData")? {
         let media_type = inline.required_text("mimeType")?;
@@ -68,7 +68,7 @@ fn media_kind(media_type: &str) -> MediaKind {
     }
 }
 
-/// The kind of media at an address without a media type.
+/// Returns the kind of the media at a URL that has no media type.
 fn url_kind(url: &str) -> MediaKind {
     let (path, _) = url.split_once(['?', '#']).unwrap_or((url, ""));
     let (_, ending) = path.rsplit_once('.').unwrap_or(("", ""));
@@ -85,7 +85,8 @@ fn url_kind(url: &str) -> MediaKind {
     }
 }
 
-/// Bytes in the standard form of base64. Google also takes the alphabet for URLs, which its Python SDK writes, and no padding.
+/// Returns bytes in standard base64 with padding. Google also accepts the URL-safe alphabet, which its Python SDK writes, and
+/// missing padding.
 fn standard_base64(data: Cow<'_, str>) -> Cow<'_, str> {
     let is_for_urls = memchr::memchr2(b'-', b'_', data.as_bytes()).is_some();
     let missing = match (data.ends_with('='), data.len() % 4) {

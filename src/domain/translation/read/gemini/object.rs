@@ -1,4 +1,4 @@
-//! Objects in Google's JSON, whose members may be spelled in two ways.
+//! Objects in Google's JSON, whose members have two spellings.
 
 use std::borrow::Cow;
 
@@ -9,12 +9,12 @@ use crate::domain::translation::{
     members::{MemberReader, elements},
 };
 
-/// An object whose members are being read. A member is named in camel case and found in snake case as well, because Google takes
-/// both and its own SDKs mix them.
+/// An object whose members are being read. Members are given in camel case and are also found in snake case, because Google
+/// accepts both and its own SDKs mix them.
 pub(super) struct GeminiObject<'a>(MemberReader<'a>);
 
 impl<'a> GeminiObject<'a> {
-    /// The object with this JSON text at this path of the body.
+    /// Creates a reader for the object with this JSON text. `path` is the object's path in the body.
     ///
     /// # Errors
     /// The text is not an object.
@@ -22,7 +22,7 @@ impl<'a> GeminiObject<'a> {
         MemberReader::new(text, path).map(Self)
     }
 
-    /// The name of a member as the client spells it.
+    /// Returns the name of a member in the client's spelling.
     fn spelling(&self, name: &'static str) -> Cow<'static, str> {
         let has_one_spelling = !name.bytes().any(|byte| byte.is_ascii_uppercase());
         if has_one_spelling || self.0.contains(name) {
@@ -35,17 +35,17 @@ impl<'a> GeminiObject<'a> {
         }
     }
 
-    /// The path of the object.
+    /// Returns the path of the object.
     pub(super) fn path(&self) -> &str {
         self.0.path()
     }
 
-    /// The path of a member, as the client spells it if it was not taken yet.
+    /// Returns the path of a member, in the client's spelling if the member has not been taken.
     pub(super) fn path_of(&self, name: &'static str) -> String {
         self.0.path_of(&self.spelling(name))
     }
 
-    /// Whether the object has a member that is not null and was not taken yet.
+    /// Whether the object has a member of this name that is not null and has not been taken.
     pub(super) fn contains(&self, name: &'static str) -> bool {
         self.0.contains(&self.spelling(name))
     }
@@ -56,7 +56,7 @@ impl<'a> GeminiObject<'a> {
         self.0.take(&name)
     }
 
-    /// Takes a text.
+    /// Takes a string.
     ///
     /// # Errors
     /// The member is not a string.
@@ -65,7 +65,7 @@ impl<'a> GeminiObject<'a> {
         self.0.text(&name)
     }
 
-    /// Takes a text that must be there.
+    /// Takes a required string.
     ///
     /// # Errors
     /// The member is missing or not a string.
@@ -83,16 +83,16 @@ impl<'a> GeminiObject<'a> {
         self.0.flag(&name)
     }
 
-    /// Takes a whole number.
+    /// Takes a non-negative integer.
     ///
     /// # Errors
-    /// The member is not a whole number of at least 0.
+    /// The member is not an integer of at least 0.
     pub(super) fn count(&mut self, name: &'static str) -> Result<Option<u64>, Untranslatable> {
         let name = self.spelling(name);
         self.0.count(&name)
     }
 
-    /// Takes a number as it is spelled.
+    /// Takes a number in its original spelling.
     ///
     /// # Errors
     /// The member is not a number.
@@ -110,7 +110,7 @@ impl<'a> GeminiObject<'a> {
         Ok(self.0.object(&name)?.map(GeminiObject))
     }
 
-    /// Takes the JSON text of an object, unread.
+    /// Takes an object as JSON text, without parsing its members.
     ///
     /// # Errors
     /// The member is not an object.
@@ -119,7 +119,7 @@ impl<'a> GeminiObject<'a> {
         self.0.object_text(&name)
     }
 
-    /// Takes an array of texts.
+    /// Takes an array of strings.
     ///
     /// # Errors
     /// The member is not an array of strings.
@@ -128,7 +128,8 @@ impl<'a> GeminiObject<'a> {
         self.0.texts(&name)
     }
 
-    /// Takes an array, each element with its path. Google takes an object as an array of one, and many examples are written so.
+    /// Takes an array, and returns each element with its path. Google accepts an object as an array with one element, and many
+    /// examples use this form.
     ///
     /// # Errors
     /// The member is neither an array nor an object.
@@ -142,14 +143,14 @@ impl<'a> GeminiObject<'a> {
         }
     }
 
-    /// Takes members that need no translation, and does not report them.
+    /// Takes members that need no translation, without reporting them.
     pub(super) fn ignore(&mut self, names: &[&'static str]) {
         for name in names.iter().copied() {
             self.take(name);
         }
     }
 
-    /// Takes members that are left out, and reports those that are there.
+    /// Takes members that are dropped, and reports those that are present.
     pub(super) fn drop_members(&mut self, names: &[&'static str], losses: &mut TranslationLosses) {
         for name in names.iter().copied() {
             let name = self.spelling(name);
@@ -159,10 +160,10 @@ impl<'a> GeminiObject<'a> {
         }
     }
 
-    /// Refuses a member in strict mode; in lossy mode takes it and reports that it is left out.
+    /// Takes a member that cannot be carried over: refuses it in strict mode, and reports it as dropped in lossy mode.
     ///
     /// # Errors
-    /// The member is there, in strict mode.
+    /// The member is present, in strict mode.
     pub(super) fn refuse_in_strict(
         &mut self,
         name: &'static str,
@@ -176,21 +177,21 @@ impl<'a> GeminiObject<'a> {
     /// Refuses a member in both modes.
     ///
     /// # Errors
-    /// The member is there.
+    /// The member is present.
     pub(super) fn refuse(&mut self, name: &'static str, reason: &'static str) -> Result<(), Untranslatable> {
         let name = self.spelling(name);
         self.0.refuse(&name, reason)
     }
 
-    /// Reports the remaining members of an object that has options.
+    /// Reports the remaining members of an object that contains options.
     pub(super) fn finish_options(self, losses: &mut TranslationLosses) {
         self.0.finish_options(losses);
     }
 
-    /// Refuses the remaining members of an object that has content.
+    /// Refuses the remaining members of an object that contains content.
     ///
     /// # Errors
-    /// A member is left that weir does not know.
+    /// There is a remaining member, which weir does not know.
     pub(super) fn finish_content(self) -> Result<(), Untranslatable> {
         self.0.finish_content()
     }

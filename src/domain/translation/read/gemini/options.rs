@@ -1,4 +1,4 @@
-//! Reads the options of a request.
+//! Reads the options of a Gemini request.
 
 use std::borrow::Cow;
 
@@ -12,9 +12,10 @@ use crate::domain::translation::{
     },
 };
 
-/// Options of a request that are preferences or annotations.
+/// The options of a request that are preferences or annotations. They are dropped.
 const DROPPED: [&str; 4] = ["safetySettings", "labels", "serviceTier", "modelArmorConfig"];
-/// Options of the generation that are preferences, or about how Google's models process their input.
+/// The options of `generationConfig` that are preferences, or that control how Google's models process their input. They are
+/// dropped.
 const DROPPED_OF_GENERATION: [&str; 6] = [
     "mediaResolution",
     "audioTimestamp",
@@ -23,23 +24,23 @@ const DROPPED_OF_GENERATION: [&str; 6] = [
     "routingConfig",
     "modelSelectionConfig",
 ];
-/// Options that ask for something else than text.
+/// The options that request output other than text.
 const OTHER_MODALITIES: [&str; 2] = ["speechConfig", "imageConfig"];
-/// Options that change the answer and have no counterpart.
+/// The options that change the answer and have no counterpart in other protocols.
 const REFUSED_IN_STRICT: [&str; 3] = ["responseFormat", "translationConfig", "audioTranscriptionConfig"];
-/// The names of the option with the JSON schema of the answer; the second is that of Google's REST interface.
+/// The names of the option for the JSON schema of the answer. The second name is that of Google's REST interface.
 const ANSWER_SCHEMAS: [&str; 2] = ["responseJsonSchema", "_responseJsonSchema"];
 
-/// Why an answer of another kind is refused.
+/// The reason for refusing an option that requests output other than text.
 const ONLY_TEXT: &str = "this model answers only with text; leave this out";
-/// Why an option is refused that has no counterpart.
+/// The reason for refusing an option without a counterpart.
 const NO_COUNTERPART: &str = "this model's provider has nothing like it; leave this out";
 
 impl<'a> GeminiRequestReader<'a, '_> {
-    /// Takes every option of a request but the tools and the choice among them.
+    /// Takes all options of a request except the tools and the tool choice.
     ///
     /// # Errors
-    /// An option continues state, or changes what the client gets and cannot be carried over.
+    /// An option continues stored state, or changes the client's answer and cannot be carried over.
     pub(super) fn read_options(&mut self, object: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         object.refuse(
             "cachedContent",
@@ -54,7 +55,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
             "weir returns the answer to the client and cannot have it written to a bucket; leave this out",
         )?;
         object.ignore(&["model"]);
-        // It overrides whether the provider logs the request, which weir does not translate.
+        // The option overrides whether the provider logs the request, which weir does not translate.
         object.drop_members(&["store"], self.losses);
         object.drop_members(&DROPPED, self.losses);
         let Some(mut config) = object.object("generationConfig")? else {
@@ -69,13 +70,13 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes the limits and how tokens are chosen.
+    /// Takes the limits and the sampling options.
     fn read_sampling(&mut self, config: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         let options = &mut self.conversation.options;
         options.max_tokens = placed("generationConfig.maxOutputTokens", config.count("maxOutputTokens")?);
         options.temperature = placed("generationConfig.temperature", config.number("temperature")?);
         options.top_p = placed("generationConfig.topP", config.number("topP")?);
-        // Google's Python SDK writes both as decimals.
+        // Google's Python SDK writes both numbers as decimals.
         let top_k = config.number("topK")?.map(without_zero_fraction);
         options.top_k = placed("generationConfig.topK", top_k);
         let seed = config.number("seed")?.map(without_zero_fraction);
@@ -86,7 +87,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes `thinkingConfig`: a level, a budget in tokens, or a negative budget for as much as the model thinks right.
+    /// Takes `thinkingConfig`: a level, a budget in tokens, or a negative budget, which leaves the amount to the model.
     fn read_thinking(&mut self, config: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         let Some(mut thinking) = config.object("thinkingConfig")? else {
             return Ok(());
@@ -117,7 +118,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
                 let request = ReasoningRequest::by_budget(budget);
                 options.reasoning = placed("generationConfig.thinkingConfig.thinkingBudget", Some(request));
             }
-            // The providers' own default.
+            // A negative budget is the providers' own default.
             Some(Err(_)) => self.losses.adapted(budget_path),
             None => {}
         }
@@ -125,7 +126,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes the form of the answer's text.
+    /// Takes the format of the answer's text.
     fn read_format(&mut self, config: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         let path = config.path_of("responseMimeType");
         let mime_type = config.text("responseMimeType")?;
@@ -169,7 +170,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes what the answer shall have other than one text.
+    /// Takes the options that request more than one answer, output other than text, or log probabilities.
     fn read_output(&mut self, config: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         let path = config.path_of("candidateCount");
         if config.count("candidateCount")?.is_some_and(|count| count > 1) {
@@ -203,7 +204,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
     }
 }
 
-/// A number that is written with a fraction of zeros, without it.
+/// Returns a number without its fraction if the fraction consists of zeros, otherwise the number unchanged.
 fn without_zero_fraction(number: &str) -> &str {
     match number.split_once('.') {
         Some((whole, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => whole,

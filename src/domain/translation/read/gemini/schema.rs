@@ -1,4 +1,4 @@
-//! Google's form of a schema, as a JSON schema. Everything that both have in common is copied as it came.
+//! Converts Google's form of a schema to a JSON schema. Everything that both forms have in common is copied unchanged.
 
 use std::{borrow::Cow, cell::Cell, fmt};
 
@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 
 use crate::domain::translation::json_out::{push_array, push_object};
 
-/// The JSON schema that says the same as a schema in Google's form, or in both forms at once; `None` if the text is no schema.
+/// Returns the JSON schema that is equivalent to a schema in Google's form, or in a mixture of both forms; `None` if the text is
+/// not a schema.
 pub(super) fn json_schema(text: &str) -> Option<Cow<'_, str>> {
     let is_changed = Cell::new(false);
     let schema = GoogleSchemaSeed {
@@ -24,16 +25,16 @@ pub(super) fn json_schema(text: &str) -> Option<Cow<'_, str>> {
     })
 }
 
-/// A string in JSON; serde copies it only if it has escapes.
+/// A JSON string; serde copies it only if it has escapes.
 #[derive(Deserialize)]
 struct SchemaString<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// A place of a schema that is being converted to JSON text.
+/// A value within a schema that is being converted to JSON text.
 #[derive(Clone, Copy)]
 struct GoogleSchemaSeed<'c> {
-    /// Whether the members' names are those of properties or definitions, not keywords.
+    /// Whether the members' names are names of properties or definitions, not keywords.
     has_names: bool,
-    /// Whether anything had to be converted so far.
+    /// Whether anything has been converted so far.
     is_changed: &'c Cell<bool>,
 }
 
@@ -60,7 +61,7 @@ impl<'de> Visitor<'de> for GoogleSchemaSeed<'_> {
         Ok("null".to_owned())
     }
 
-    /// A list of schemas.
+    /// Converts a list of schemas.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<String, A::Error> {
         let schema = self.nested(false);
         let mut text = String::new();
@@ -128,14 +129,14 @@ impl GoogleSchemaSeed<'_> {
         };
         match (&*name, &*value) {
             ("default" | "const", _) => members.add(name, value),
-            // In Google's JSON, null is no value.
+            // In Google's JSON, null means that the value is missing.
             (_, "null") => self.is_changed.set(true),
             ("nullable", flag) => {
                 members.is_nullable = flag == "true";
                 self.is_changed.set(true);
             }
             ("type", _) if value.eq_ignore_ascii_case("\"type_unspecified\"") => self.is_changed.set(true),
-            // The list of values says it all.
+            // The list of values is sufficient.
             ("format", "\"enum\"") => self.is_changed.set(true),
             ("example", _) => members.add("examples".into(), self.changed(format!("[{value}]").into())),
             ("type", _) if value.bytes().any(|byte| byte.is_ascii_uppercase()) => {
@@ -145,7 +146,7 @@ impl GoogleSchemaSeed<'_> {
                 members.add(name, self.changed(value.replacen("#/defs/", "#/$defs/", 1).into()));
             }
             ("minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties" | "maxProperties", _) => {
-                // Google's JSON has 64-bit numbers as strings.
+                // Google's JSON contains 64-bit numbers as strings.
                 match quoted_number(&value).map(str::to_owned) {
                     Some(number) => members.add(name, self.changed(number.into())),
                     None => members.add(name, value),
@@ -156,14 +157,14 @@ impl GoogleSchemaSeed<'_> {
         Ok(())
     }
 
-    /// Remembers that something was converted.
+    /// Records that a value was converted, and returns the value.
     fn changed<'v>(self, value: Cow<'v, str>) -> Cow<'v, str> {
         self.is_changed.set(true);
         value
     }
 }
 
-/// The members of a schema as JSON text, in their order.
+/// The members of a schema in order, as JSON text.
 #[derive(Default)]
 struct GoogleSchemaMembers<'a> {
     list: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -180,7 +181,8 @@ impl<'a> GoogleSchemaMembers<'a> {
         members.find(|(member, _)| member == name).map(|(_, value)| value)
     }
 
-    /// Writes the values of a number as numbers: Google's lists of values have only strings. Returns whether there were any.
+    /// Converts the allowed values of a number from strings to numbers, because Google's lists of values contain only strings.
+    /// Returns whether any were converted.
     fn unquote_numbers(&mut self) -> bool {
         let is_numeric = self
             .value("type")
@@ -198,7 +200,7 @@ impl<'a> GoogleSchemaMembers<'a> {
         true
     }
 
-    /// Admits null where the schema says `nullable`: in the types, in the list of values, and in the list of alternatives.
+    /// Allows null if the schema has `nullable`: in the types, in the list of values, and in the list of alternatives.
     fn admit_null(&mut self) {
         if !self.is_nullable {
             return;
@@ -225,7 +227,7 @@ impl<'a> GoogleSchemaMembers<'a> {
     }
 }
 
-/// An array with one more element at its end, unless it has that already.
+/// Returns an array with one more element at its end, or unchanged if it already has that element.
 fn with_element(list: &str, element: &str) -> String {
     let inner = list.strip_prefix('[').and_then(|list| list.strip_suffix(']'));
     let inner = inner.unwrap_or_default().trim();
@@ -239,14 +241,14 @@ fn with_element(list: &str, element: &str) -> String {
     }
 }
 
-/// The number in a JSON string that has nothing else.
+/// Returns the number in a JSON string; `None` if the string is not a number.
 fn quoted_number(text: &str) -> Option<&str> {
     let number = text.strip_prefix('"')?.strip_suffix('"')?;
     serde_json::from_str::<serde_json::Number>(number).ok()?;
     Some(number)
 }
 
-/// The keyword of JSON schemas for one of Google's, where that is spelled otherwise.
+/// Returns the JSON schema keyword for a keyword of Google's; `None` if the spelling is the same.
 fn standard_keyword(name: &str) -> Option<&'static str> {
     Some(match name {
         "additional_properties" => "additionalProperties",

@@ -12,7 +12,7 @@ use crate::domain::translation::{
     tool_names::{ClientTool, TOOLS_MAX, ToolKind, provider_name, provider_tool_name},
 };
 
-/// Tools that their provider runs, or whose functions only its models know.
+/// The tools that their provider runs, or whose functions only its models know.
 const HOSTED_TOOLS: [&str; 10] = [
     "googleSearch",
     "googleSearchRetrieval",
@@ -50,7 +50,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         let client_name = &*client_name;
         let offered = self.names.client_tool(&provider_name(None, client_name));
         if offered.is_some_and(|tool| tool.name == client_name) {
-            // The first one counts, because a change of it would change the beginning of the prompt.
+            // The first definition counts, because changing it would change the beginning of the prompt.
             self.losses.dropped(path);
             return Ok(());
         }
@@ -83,7 +83,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes the parameters of a function: a JSON schema as it came, or a schema in Google's form.
+    /// Takes the parameters of a function: a JSON schema unchanged, or a schema in Google's form converted.
     fn read_parameters(&mut self, object: &mut GeminiObject<'a>) -> Result<Option<Cow<'a, str>>, Untranslatable> {
         if let Some(schema) = object.object_text("parametersJsonSchema")? {
             object.drop_members(&["parameters"], self.losses);
@@ -102,7 +102,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(Some(schema))
     }
 
-    /// Leaves out tools that only another provider can run. They must not name anything that is kept there.
+    /// Drops tools that only another provider can run. Refuses them if they refer to files stored there.
     fn drop_hosted_tools(&mut self, tool: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         tool.refuse("retrieval", STORED_FILE)?;
         if let Some(mut search) = tool.object("fileSearch")? {
@@ -124,7 +124,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         self.hosted_tool.get_or_insert(path);
     }
 
-    /// Deals with the remaining members of a tool, each of which is a kind of tools that weir does not know.
+    /// Handles the remaining members of a tool, each of which is a kind of tool that weir does not know.
     fn finish_tool(&mut self, tool: GeminiObject<'a>) -> Result<(), Untranslatable> {
         match self.target.translation.mode {
             TranslationMode::Strict => tool.finish_content().map_err(|refusal| Untranslatable {
@@ -138,7 +138,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         }
     }
 
-    /// Reads `toolConfig`: which functions the model is allowed or forced to call. The tools must have been read.
+    /// Reads `toolConfig`, which states which functions the model is allowed or forced to call. The tools must have been read.
     ///
     /// # Errors
     /// The choice is unknown, or allows only functions that are not offered.
@@ -173,7 +173,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
             "AUTO" => Ok(ToolChoice::Auto),
             "ANY" => Ok(ToolChoice::Required),
             "NONE" => Ok(ToolChoice::Forbidden),
-            // As `AUTO`, but calls follow their schemas for certain.
+            // Like `AUTO`, but calls are guaranteed to follow their schemas.
             "VALIDATED" => {
                 self.losses.adapted(path);
                 Ok(ToolChoice::Auto)
@@ -185,7 +185,8 @@ impl<'a> GeminiRequestReader<'a, '_> {
         }
     }
 
-    /// Cuts the list of functions to those that are allowed; a single one that must be called is named instead.
+    /// Restricts the functions to the allowed ones. If a call is forced and one function is allowed, that function is named in
+    /// the choice instead.
     fn allow_functions(
         &mut self,
         allowed: Vec<Cow<'a, str>>,
@@ -227,10 +228,10 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(choice)
     }
 
-    /// Refuses a request whose only tools are some that the provider cannot run, or that forces a call and offers no function.
+    /// Refuses a request that offers no function, if it has tools that the provider cannot run or forces a call.
     ///
     /// # Errors
-    /// The refusal.
+    /// The request is refused.
     pub(super) fn check_tools(&self) -> Result<(), Untranslatable> {
         if !self.conversation.tools.is_empty() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Reads what only turns of an agent have: calls of tools, their results, the model's thinking, and summaries.
+//! Reads the blocks that only conversations of agents contain: calls of tools, their results, the model's thinking, and
+//! summaries.
 
 use std::borrow::Cow;
 
@@ -13,13 +14,13 @@ use crate::domain::translation::{
     tool_names::provider_tool_name,
 };
 
-/// The types of blocks that the result of a call may have.
+/// The types of the blocks that the result of a call can contain.
 const RESULT_KINDS: [&str; 5] = ["text", "image", "document", "search_result", "tool_reference"];
-/// Members of calls and results that say nothing to a model of another provider.
+/// The members of calls and results that are meaningless to a model of another provider.
 const ANNOTATIONS: [&str; 2] = ["cache_control", "toolset_name"];
-/// The end of the types of results; `tool_result` itself is the result of a client's tool.
+/// The suffix of the types of results; `tool_result` itself is the result of a client's tool.
 const RESULT: &str = "_tool_result";
-/// The members of a result that have text, or lists and objects with text.
+/// The members of a result that contain text, or lists and objects with text.
 const TEXTS: [&str; 12] = [
     "title",
     "url",
@@ -34,14 +35,14 @@ const TEXTS: [&str; 12] = [
     "source",
     "tool_references",
 ];
-/// How deep the text of a result may be: that of a fetched document is the deepest.
+/// The maximum depth of text in a result. The text of a fetched document is the deepest.
 const DEPTH_MAX: usize = 6;
 
 impl<'a> MessagesRequestReader<'a, '_> {
     /// Reads `tool_use`.
     ///
     /// # Errors
-    /// A member is missing, or the call is not the model's own.
+    /// A member is missing, or the call was not made by the model itself.
     pub(super) fn read_tool_use(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let id = required_id(&mut object, "id")?;
         let id = self.target.provider_call_id(id);
@@ -63,7 +64,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// Reads `tool_result`.
     ///
     /// # Errors
-    /// The history has no call of that id, or the content cannot be translated.
+    /// The history has no call with this id, or the content cannot be translated.
     pub(super) fn read_tool_result(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let id = required_id(&mut object, "tool_use_id")?;
         let quoted_id = quotable(&id);
@@ -90,10 +91,10 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Reads `thinking`, which only its own maker gets back.
+    /// Reads `thinking`, which is sent back only to its own maker.
     ///
     /// # Errors
-    /// A member is no text.
+    /// A member is not a string.
     pub(super) fn read_thinking_block(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let visible = object.text("thinking")?.unwrap_or_default();
         let carrier = object.text("signature")?.unwrap_or_default();
@@ -101,10 +102,10 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Reads `redacted_thinking`, which only its own maker gets back.
+    /// Reads `redacted_thinking`, which is sent back only to its own maker.
     ///
     /// # Errors
-    /// The data is no text.
+    /// The data is not a string.
     pub(super) fn read_redacted_thinking(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let carrier = object.text("data")?.unwrap_or_default();
         self.push_reasoning(object, &carrier, "");
@@ -121,17 +122,17 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Reads `compaction`, the summary of an earlier part of the conversation, if weir has wrapped it.
+    /// Reads `compaction`, the summary of an earlier part of the conversation. weir must have created it.
     ///
     /// # Errors
-    /// Another provider has made it.
+    /// Another provider created the summary.
     pub(super) fn read_compaction(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let content = object.text("content")?;
         let signature = object.text("signature")?;
         let carrier = object.text("encrypted_content")?.or(signature).unwrap_or_default();
         let path = object.path().to_owned();
         if content.is_none() && carrier.is_empty() {
-            // A compaction that has failed: it takes the place of nothing.
+            // A failed compaction replaces nothing.
             self.losses.dropped(path);
             return Ok(());
         }
@@ -146,15 +147,15 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Whether blocks of this type are about tools that a provider runs.
+    /// Whether a block of this type is about a tool that a provider runs.
     pub(super) fn is_hosted_block(kind: &str) -> bool {
         matches!(kind, "server_tool_use" | "mcp_tool_use") || kind.ends_with(RESULT)
     }
 
-    /// In strict mode, refuses a block about a provider's own tool; in lossy mode, replaces it with text.
+    /// Reads a block about a provider's own tool: refuses it in strict mode, and replaces it with text in lossy mode.
     ///
     /// # Errors
-    /// The refusal.
+    /// The block is refused.
     pub(super) fn read_hosted_block(
         &mut self,
         role: TurnRole,
@@ -183,7 +184,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 }
 
-/// An identifier that must be there.
+/// Takes a required id.
 fn required_id<'a>(object: &mut MemberReader<'a>, name: &str) -> Result<Cow<'a, str>, Untranslatable> {
     let id = object.required_text(name)?;
     match id.is_empty() {
@@ -192,7 +193,7 @@ fn required_id<'a>(object: &mut MemberReader<'a>, name: &str) -> Result<Cow<'a, 
     }
 }
 
-/// Appends the texts in a value, a line each. Files in base64 are left out.
+/// Appends the texts in a value, one per line. Files in base64 are omitted.
 fn push_texts(value: &RawValue, depth: usize, out: &mut String) {
     let Some(depth) = depth.checked_sub(1) else {
         return;

@@ -1,4 +1,4 @@
-//! Reads texts, images, documents and search results, in messages and in the results of calls.
+//! Reads text, images, documents and search results, in messages and in the results of calls.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::domain::translation::{
 };
 
 impl<'a> MessagesRequestReader<'a, '_> {
-    /// Reads content that is a text, or a list of blocks of these types. Empty texts are left out.
+    /// Reads content that is a string, or a list of blocks of these types. Empty text is omitted.
     ///
     /// # Errors
     /// A block cannot be translated.
@@ -41,7 +41,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(blocks)
     }
 
-    /// Reads a block of this type. It becomes no block if it is empty, or several.
+    /// Reads a block of this type. The result has no block if the text is empty, and can have several blocks.
     ///
     /// # Errors
     /// The block cannot be translated.
@@ -65,10 +65,10 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(blocks)
     }
 
-    /// Deals with the members that any block may have, and refuses unknown ones.
+    /// Handles the members that any block can have, and refuses unknown members.
     ///
     /// # Errors
-    /// A member is left that weir does not know.
+    /// There is a remaining member, which weir does not know.
     pub(super) fn finish_part(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         if object.take("citations").is_some_and(has_citations) {
             self.losses.dropped(object.path_of("citations"));
@@ -77,7 +77,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         object.finish_content()
     }
 
-    /// A document. Its title and what else the client says of it stand above its text, or before its file.
+    /// Reads a document. Its title and the client's context are placed above its text, or before its file.
     fn read_document(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let title = object.text("title")?.filter(|title| !title.is_empty());
         let context = object.text("context")?.filter(|context| !context.is_empty());
@@ -114,7 +114,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(blocks)
     }
 
-    /// A search result of the client's own: a text below its title and its source.
+    /// Reads a search result of the client: a text below its title and its source.
     fn read_search_result(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let title = object.required_text("title")?;
         let source = object.required_text("source")?;
@@ -131,7 +131,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(ContentBlock::from_text(object.path().to_owned(), joined(texts)))
     }
 
-    /// A tool that the client's own search has found. It is offered from the beginning, so a text says that it can be called.
+    /// Reads a reference to a tool that the client's own search has found. The tool is offered from the beginning, so a text says
+    /// that it can be called now.
     fn read_tool_reference(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let name = provider_tool_name(object.required_text("tool_name")?);
         self.losses.adapted(object.path());
@@ -148,7 +149,7 @@ fn read_image<'a>(object: &mut MemberReader<'a>) -> Result<ContentBlock<'a>, Unt
     Ok(media_block(object.path().to_owned(), MediaKind::Image, bytes, None))
 }
 
-/// Where the bytes of an image or a file are.
+/// Reads the location of the bytes of an image or a file.
 fn read_source<'a>(kind: &str, source: &mut MemberReader<'a>) -> Result<MediaSource<'a>, Untranslatable> {
     match kind {
         "base64" => Ok(MediaSource::Base64 {
@@ -164,7 +165,7 @@ fn read_source<'a>(kind: &str, source: &mut MemberReader<'a>) -> Result<MediaSou
     }
 }
 
-/// Whether `citations` names sources, or asks for them.
+/// Whether `citations` contains sources, or requests citations.
 fn has_citations(value: &RawValue) -> bool {
     match elements(value, "") {
         Ok(citations) => !citations.is_empty(),
@@ -175,7 +176,7 @@ fn has_citations(value: &RawValue) -> bool {
     }
 }
 
-/// The texts that are not empty, with a blank line between them.
+/// Returns the non-empty texts, joined by blank lines.
 fn joined<'a>(texts: impl IntoIterator<Item = Option<Cow<'a, str>>>) -> Cow<'a, str> {
     let texts = texts.into_iter().flatten().filter(|text| !text.is_empty());
     let texts: Vec<Cow<'a, str>> = texts.collect();

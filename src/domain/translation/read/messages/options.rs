@@ -1,4 +1,4 @@
-//! Reads the options of a request.
+//! Reads the options of a Messages request.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::domain::{
     wire::UpstreamProtocol,
 };
 
-/// Options that are preferences, annotations, or about what a provider keeps or bills.
+/// The options that are preferences or annotations, or that concern storage or billing at a provider. They are dropped.
 const DROPPED: [&str; 14] = [
     "cache_control",
     "context_management",
@@ -30,7 +30,7 @@ const DROPPED: [&str; 14] = [
     "anthropic_version",
 ];
 
-/// Options that continue what another provider keeps, or that promise what this model's provider cannot keep.
+/// The options that continue state at another provider, or that require a promise which this model's provider cannot keep.
 const REFUSED: [(&str, &str); 4] = [
     (
         "container",
@@ -50,18 +50,18 @@ const REFUSED: [(&str, &str); 4] = [
     ),
 ];
 
-/// The path of the thinking.
+/// The path of the member `thinking`.
 const THINKING: &str = "thinking";
-/// The member that has the client's user and session.
+/// The path of the member with the client's user and session.
 const USER_ID: &str = "metadata.user_id";
-/// The maximum length of a cache key at providers, in bytes.
+/// The maximum length of a cache key that providers accept, in bytes.
 const CACHE_KEY_BYTES_MAX: usize = 64;
 
 impl<'a> MessagesRequestReader<'a, '_> {
-    /// Takes every option of a request but the tools and the choice among them.
+    /// Takes all options of a request except the tools and the tool choice.
     ///
     /// # Errors
-    /// An option continues state, or changes what the client gets and cannot be carried over.
+    /// An option continues stored state, or changes the client's answer and cannot be carried over.
     pub(super) fn read_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         for (name, reason) in REFUSED {
             object.refuse(name, reason)?;
@@ -137,10 +137,11 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes `effort` of an `output_config`; the last one of a request counts. Returns whether there is one that weir knows.
+    /// Takes the `effort` of an `output_config`. The last effort of a request counts. Returns whether there is an effort that
+    /// weir knows.
     ///
     /// # Errors
-    /// The effort is no text.
+    /// The effort is not a string.
     pub(super) fn read_effort(&mut self, config: &mut MemberReader<'a>) -> Result<bool, Untranslatable> {
         let Some(word) = config.text("effort")? else {
             return Ok(false);
@@ -157,14 +158,14 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(true)
     }
 
-    /// Sets how much the model reasons, when the effort is known: messages of the system may state one.
+    /// Sets the amount of reasoning. All messages must have been read, because system messages can state an effort.
     pub(super) fn set_reasoning(&mut self) {
         let (path, request) = match (self.thinking, self.effort.take()) {
             (ThinkingSetting::Unset, None) => return,
             (ThinkingSetting::Unset | ThinkingSetting::Adaptive, Some(effort)) => {
                 (effort.path, ReasoningRequest::by_effort(effort.value))
             }
-            // The protocol's own effort is high unless the client states another.
+            // The protocol's default effort is high.
             (ThinkingSetting::Adaptive, None) => (THINKING.into(), ReasoningRequest::by_effort(ReasoningEffort::High)),
             (ThinkingSetting::Disabled, effort) => {
                 if let Some(effort) = effort {
@@ -184,7 +185,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         self.conversation.options.reasoning = placed(path, Some(request));
     }
 
-    /// Takes the member of this name that has the form of the answer's text.
+    /// Takes the member `name`, which states the format of the answer's text.
     fn read_format(
         &mut self,
         object: &mut MemberReader<'a>,
@@ -212,7 +213,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes `metadata`. The session is the cache key of a provider that has one, in the place of the cache's marks.
+    /// Takes `metadata`. The session becomes the cache key for a provider that supports one, in place of the cache marks.
     fn read_metadata(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut metadata) = object.object("metadata")? else {
             return Ok(());
@@ -229,7 +230,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 }
 
-/// The session in the user id of Claude Code: a JSON object, or words with `_` between them in earlier versions.
+/// Returns the session in the user id of Claude Code, which is a JSON object, or words joined by `_` in earlier versions.
 fn session_of(user_id: &str) -> Option<String> {
     let session = match MemberReader::new(user_id, USER_ID) {
         Ok(mut user) => user.text("session_id").ok().flatten()?.into_owned(),

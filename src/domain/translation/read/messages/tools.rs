@@ -1,5 +1,5 @@
-//! Reads the tools that a request offers, in its list or in its messages, and the choice among them. Tools that Claude models know
-//! without a definition become functions for models that do not.
+//! Reads the tools that a request offers, in its list or in its messages, and the choice among them. Tools that Claude models
+//! know without a definition become functions for other models.
 
 use std::borrow::Cow;
 
@@ -16,11 +16,11 @@ use crate::domain::translation::{
     tool_names::{ClientTool, ToolKind, provider_tool_name},
 };
 
-/// The beginnings of the types of tools that their provider runs. Their ends are versions.
+/// The prefixes of the types of tools that their provider runs. The rest of each type is a version.
 const HOSTED_TOOLS: [&str; 4] = ["web_search_", "web_fetch_", "code_execution_", "advisor_"];
-/// The beginning of the types of tools by which a provider finds others.
+/// The prefix of the types of tools with which a provider searches for other tools.
 const TOOL_SEARCH: &str = "tool_search_tool_";
-/// Members of tools that are preferences or annotations.
+/// The members of tools that are preferences or annotations.
 const DROPPED: [&str; 5] = [
     "cache_control",
     "allowed_callers",
@@ -29,18 +29,18 @@ const DROPPED: [&str; 5] = [
     "max_characters",
 ];
 
-/// A tool that has no description and no schema in a request.
+/// A tool that a request offers without a description and a schema.
 struct TrainedTool {
-    /// Its types: a version each.
+    /// The types of the tool, one per version.
     kinds: &'static [&'static str],
-    /// The description for models that do not know it.
+    /// The description, for models that do not know the tool.
     description: &'static str,
     /// The JSON schema of its arguments.
     schema: &'static str,
 }
 
-/// All such tools. The arguments are those that a client gets in `input`. Versions whose arguments no public source states are not
-/// here.
+/// All tools that are offered without a definition. The schemas describe the arguments that a client gets in `input`. Versions
+/// without publicly documented arguments are missing.
 static TRAINED_TOOLS: [TrainedTool; 4] = [
     TrainedTool {
         kinds: &["bash_20241022", "bash_20250124"],
@@ -119,7 +119,7 @@ static TRAINED_TOOLS: [TrainedTool; 4] = [
 ];
 
 impl<'a> MessagesRequestReader<'a, '_> {
-    /// Adds a tool at the end of the list.
+    /// Reads a tool and adds it at the end of the list.
     ///
     /// # Errors
     /// The tool cannot be translated.
@@ -129,7 +129,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         let definition = match kind.as_deref() {
             None | Some("custom") => self.read_client_tool(&mut object)?,
             Some("mcp_toolset") => return Err(Untranslatable::new(object.path(), MCP_TOOLS)),
-            // All tools are offered in full, so the provider has nothing to search.
+            // All tools are offered with their full definition, so the provider does not have to search.
             Some(kind) if kind.starts_with(TOOL_SEARCH) => {
                 self.losses.dropped(object.path());
                 return Ok(());
@@ -150,7 +150,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
                 }
             },
         };
-        // A tool that a search would have to find first is offered in full.
+        // A tool that would be found only by a search is offered with its full definition.
         if object.flag("defer_loading")? == Some(true) {
             self.losses.adapted(object.path_of("defer_loading"));
         }
@@ -166,8 +166,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Adds a tool, unless the request offers it a second time. The first definition counts, because a change of it would change
-    /// the beginning of the prompt; a tool that was withdrawn has changed that anyway.
+    /// Adds a tool, unless the request has offered it before. The first definition counts, because changing it would change the
+    /// beginning of the prompt. A withdrawn tool has already changed the prompt, so its new definition replaces the first.
     fn offer(&mut self, definition: ToolDefinition<'a>) {
         let was_withdrawn = self.withdrawn_tools.remove(&definition.name);
         let index = self.tool_indexes.get(&definition.name).copied();
@@ -194,7 +194,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(definition)
     }
 
-    /// A tool that the client runs and that models of the protocol's vendor know without a definition.
+    /// Reads a tool that the client runs and that the vendor's models know without a definition.
     fn read_trained_tool(
         &mut self,
         object: &mut MemberReader<'a>,
@@ -209,7 +209,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(definition)
     }
 
-    /// A tool without description and schema, under its name at the provider.
+    /// Creates a tool with its name at the provider, without a description and a schema.
     fn define(&mut self, object: &MemberReader<'a>, name: &str) -> Result<ToolDefinition<'a>, Untranslatable> {
         let path = object.path().to_owned();
         let tool = ClientTool {
@@ -230,7 +230,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         })
     }
 
-    /// Reads `tool_addition` and `tool_removal`: from here on the model is offered a tool, or is not.
+    /// Reads `tool_addition` or `tool_removal`: from this message on, the model is offered a tool or is no longer offered it.
     ///
     /// # Errors
     /// The tool cannot be translated.
@@ -271,7 +271,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         object.finish_content()
     }
 
-    /// Takes the tools that the client has withdrawn out of the list.
+    /// Removes the tools that the client has withdrawn from the list.
     pub(super) fn withdraw_tools(&mut self) {
         let withdrawn = &self.withdrawn_tools;
         if !withdrawn.is_empty() {
@@ -279,10 +279,10 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Reads which tools the model is allowed or forced to call; the tools must have been read.
+    /// Reads which tools the model is allowed or forced to call. The tools must have been read.
     ///
     /// # Errors
-    /// The member is no choice, or chooses a tool that the provider is not offered.
+    /// The member is not a valid choice, or chooses a tool that the provider is not offered.
     pub(super) fn read_tool_choice(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         self.conversation.tool_choice = match &*object.required_text("type")? {
             "auto" => ToolChoice::Auto,
@@ -310,7 +310,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 }
 
-/// The tool of this type.
+/// Returns the tool of this type; `None` if weir has no definition of it.
 fn trained_tool(kind: &str) -> Option<&'static TrainedTool> {
     TRAINED_TOOLS.iter().find(|tool| tool.kinds.contains(&kind))
 }

@@ -15,15 +15,15 @@ use crate::domain::{
     wire::UpstreamProtocol,
 };
 
-/// The beginning of the block by which Claude Code states its version and session. It changes with every request, so no cache
-/// could keep a prompt that begins with it.
+/// The prefix of the block in which Claude Code states its version and session. The block changes with every request, so a prompt
+/// that begins with it cannot be cached.
 const BILLING_HEADER: &str = "x-anthropic-billing-header:";
 
 impl<'a> MessagesRequestReader<'a, '_> {
-    /// Reads the instructions: a text, or a list of texts.
+    /// Reads the instructions: a string, or a list of text blocks.
     ///
     /// # Errors
-    /// A block is no text.
+    /// A block is not text.
     pub(super) fn read_system(&mut self, system: &'a RawValue) -> Result<(), Untranslatable> {
         if let Some(text) = as_text(system) {
             self.push(TurnRole::System, "system".to_owned(), BlockContent::Text(text));
@@ -50,7 +50,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// Reads all messages.
     ///
     /// # Errors
-    /// A message cannot be translated, or there is none.
+    /// A message cannot be translated, or no message has content.
     pub(super) fn read_messages(&mut self, messages: Vec<(String, &'a RawValue)>) -> Result<(), Untranslatable> {
         let last_path = messages.last().map(|(path, _)| path.clone());
         for (path, message) in messages {
@@ -63,7 +63,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a last message that the model would have to continue, unless the provider may be able to do that.
+    /// Refuses a last message that the model would have to continue, unless the provider may support this.
     fn check_begun_answer(&self, path: String) -> Result<(), Untranslatable> {
         match self.target.translation.to {
             UpstreamProtocol::Messages | UpstreamProtocol::Chat => Ok(()),
@@ -89,17 +89,16 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
         match object.take("content") {
             Some(content) => self.read_message_content(role, content, object.path_of("content"))?,
-            // A message of the system may state an effort and nothing else.
+            // A system message can state an effort without any content.
             None if role == TurnRole::System => {}
             None => return Err(missing(&object, "content")),
         }
         object.finish_content()
     }
 
-    /// Reads what a message of the system says apart from its content. As only the next answer is requested, the last effort
-    /// counts.
+    /// Reads the options of a system message. Only the next answer is requested, so the last effort counts.
     fn read_turn_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
-        // The text stays: taking it out of later requests would change the beginning of the prompt.
+        // The text remains, because removing it from later requests would change the beginning of the prompt.
         match object.text("clear_at")?.as_deref() {
             None | Some("never") => {}
             Some(_) => self.losses.dropped(object.path_of("clear_at")),
@@ -140,7 +139,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
             ("compaction", _) => self.read_compaction(object),
             ("tool_addition", _) => self.read_tool_change(object, true),
             ("tool_removal", _) => self.read_tool_change(object, false),
-            // The model reads neither: one marks where another model took over, one repeats the tools of an MCP server.
+            // The model reads neither block: one marks where another model continued, the other repeats the tools of an MCP
+            // server.
             ("fallback" | "mcp_tool_listing", _) => {
                 self.losses.dropped(object.path());
                 Ok(())
