@@ -1,4 +1,4 @@
-//! Writes a provider's request.
+//! Writes the request for a provider.
 
 mod chat;
 mod gemini;
@@ -37,18 +37,18 @@ pub(crate) fn write_request(
     }
 }
 
-/// The blank line between texts that become one text.
+/// The blank line between texts that are joined to one text.
 const BLOCK_BREAK: &str = "\n\n";
 /// The JSON schema of a tool that takes no arguments.
 const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
-/// The name of an answer's schema where the protocol requires one and the client gives none.
+/// The name of an answer's schema, if the protocol requires one and the client gives none.
 const SCHEMA_NAME: &str = "answer";
-/// The first line of the result of a tool that reported a failure.
+/// The first line in the result of a tool that reported a failure.
 const ERROR_LINE: &str = "[error]";
 
-/// Returns `strict` for an answer's schema at a Responses or `chat/completions` provider; `None` if the client leaves that to
-/// the provider. Messages and Gemini always enforce a schema. The others refuse to enforce one that is not closed, so it gets
-/// `strict: false` there, unless the client sets `strict`.
+/// Returns `strict` for an answer's schema at a Responses or `chat/completions` provider; `None` if the client leaves that to the
+/// provider. Messages and Gemini always enforce a schema. Responses and `chat/completions` refuse to enforce a schema that is not
+/// closed, so such a schema gets `strict: false`, unless the client sets `strict`.
 fn schema_strictness(
     strict: Option<bool>,
     (path, schema): (&str, &str),
@@ -68,7 +68,8 @@ fn schema_strictness(
     }
 }
 
-/// Reports the labels and `strict` of an answer's schema, for a provider whose protocol lacks these members and is always strict.
+/// Reports the name, the description and `strict` of an answer's schema as dropped, for a provider whose protocol lacks these
+/// members and always enforces the schema.
 fn drop_schema_labels(path: &str, members: [(&str, bool); 3], losses: &mut TranslationLosses) {
     for (member, is_there) in members {
         if is_there {
@@ -85,7 +86,7 @@ fn image_url<'b>(source: &'b MediaSource<'_>) -> Cow<'b, str> {
     }
 }
 
-/// The text of a document that is plain text, below its name; `None` for any other document.
+/// Returns the text of a plain-text document, below the document's name; `None` for any other document.
 fn document_text(media: &MediaContent<'_>) -> Option<String> {
     let MediaSource::Base64 { media_type, data } = &media.source else {
         return None;
@@ -94,7 +95,7 @@ fn document_text(media: &MediaContent<'_>) -> Option<String> {
         return None;
     }
     let text = String::from_utf8(STANDARD.decode(data.as_bytes()).ok()?).ok()?;
-    // A PDF may consist of ASCII characters alone.
+    // A PDF can consist of ASCII characters only.
     if text.starts_with("%PDF-") || text.is_empty() || text.contains('\0') {
         return None;
     }

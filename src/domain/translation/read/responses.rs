@@ -1,7 +1,7 @@
-//! Reads a request of the Responses protocol.
+//! Reads a Responses request.
 //!
-//! The translation of an item depends only on the items and tools before it, so that the first turns of a conversation always
-//! become the same text.
+//! The translation of an item depends only on the items and tools before it, so the first turns of a conversation always become
+//! the same text.
 
 mod calls;
 mod content;
@@ -33,10 +33,10 @@ const SHELL: &str = "shell";
 /// The name at the provider of the tool `apply_patch`, and its type.
 const APPLY_PATCH: &str = "apply_patch";
 
-/// Why something encrypted is refused.
+/// The reason for refusing encrypted content.
 const ENCRYPTED: &str = "only the provider that has encrypted this can read it; send the text itself";
 
-/// Reads the body of a request. `names` gets the client's tools.
+/// Reads the body of a request. The client's tools are added to `names`.
 ///
 /// # Errors
 /// The request has content or state that cannot be translated.
@@ -87,26 +87,26 @@ pub(super) fn read<'a>(
 struct ResponsesRequestReader<'a, 't> {
     /// The content so far.
     conversation: Conversation<'a>,
-    /// The provider's side.
+    /// The provider's side of the translation.
     target: &'t TranslationTarget<'t>,
     /// The client's tools.
     names: &'t mut ToolNames,
-    /// The members that are not carried over as they are.
+    /// The members that are not carried over unchanged.
     losses: &'t mut TranslationLosses,
     /// The index of each tool of the conversation, by its name at the provider.
     tool_indexes: QuickMap<Cow<'a, str>, usize>,
-    /// The name at the provider of the tool of each call, by the call's id there.
+    /// The provider's name of the tool of each call, by the provider's id of the call.
     called_names: QuickMap<Cow<'a, str>, Cow<'a, str>>,
-    /// The path of the first tool that only another provider could run.
+    /// The path of the first tool that only another provider can run; `None` if there is no such tool.
     hosted_tool: Option<String>,
-    /// The client wants a summary in the place of the conversation.
+    /// Whether the client wants a summary that replaces the conversation.
     wants_summary: bool,
-    /// An item had Codex' annotation, which is reported once.
+    /// Whether an item had Codex's annotation, which is reported only once.
     has_item_metadata: bool,
 }
 
 impl<'a> ResponsesRequestReader<'a, '_> {
-    /// Adds content to a turn, unless it is an empty text. Texts of the system that precede every turn are instructions.
+    /// Adds content to a turn, unless it is an empty text. System texts before the first turn become instructions.
     fn push(&mut self, role: TurnRole, path: String, content: BlockContent<'a>) {
         if is_empty(&content) {
             return;
@@ -119,13 +119,13 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// The name at the provider of a tool that the history calls, whether it is still offered or not.
+    /// Returns the provider's name of a tool that the history calls, whether the tool is still offered or not.
     fn called_name(&self, namespace: Option<&str>, name: Cow<'a, str>) -> Cow<'a, str> {
         let is_offered = |namespace: Option<&str>| {
             let tool = self.names.client_tool(&provider_name(namespace, &name));
             tool.is_some_and(|tool| tool.namespace.as_deref() == namespace && tool.name == name)
         };
-        // A tool outside every namespace that a search has found is called in a namespace of its own name.
+        // A tool outside every namespace that was found by a search is called in a namespace with the tool's name.
         let is_own_namespace = namespace.is_some_and(|namespace| namespace == name);
         let namespace = match is_own_namespace && !is_offered(namespace) && is_offered(None) {
             true => None,
@@ -137,7 +137,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// Makes the model answer only with text, for a summary. Only Messages needs the tools that the history calls.
+    /// Forbids calls and drops the format, because the model has to write a summary. The tools are also dropped, except for
+    /// Messages, which requires the tools that the history calls.
     fn forbid_calls(&mut self) {
         let conversation = &mut self.conversation;
         conversation.tool_choice = ToolChoice::Forbidden;
@@ -155,7 +156,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a request whose only tools are some that the provider cannot run, unless it forbids calls.
+    /// Refuses a request of which no tool can be offered, unless it has no tools or forbids calls.
     fn check_hosted_tool(&self) -> Result<(), Untranslatable> {
         let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
         match &self.hosted_tool {
@@ -168,7 +169,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// Whether content is a text without characters, which is left out.
+/// Whether content is an empty text or refusal, which is omitted.
 fn is_empty(content: &BlockContent<'_>) -> bool {
     matches!(content, BlockContent::Text(text) | BlockContent::Refusal(text) if text.is_empty())
 }

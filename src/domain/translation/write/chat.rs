@@ -1,5 +1,5 @@
-//! Writes a request of `chat/completions`: its head, tools and options. The messages stand before everything that changes between
-//! requests of one conversation, and the cache key stands last.
+//! Writes a `chat/completions` request: its head, tools and options. The messages precede everything that changes between
+//! requests of one conversation, and the cache key comes last.
 
 mod turns;
 
@@ -17,7 +17,7 @@ use crate::domain::{
 /// The maximum number of stop sequences.
 const STOPS_MAX: usize = 4;
 
-/// Writes a conversation as a request of `chat/completions`.
+/// Writes a conversation as a `chat/completions` request.
 ///
 /// # Errors
 /// The conversation has content that the protocol cannot carry.
@@ -57,7 +57,7 @@ fn write_tool(tool: &ToolDefinition<'_>, tools: &mut JsonArrayWriter<'_>) {
                 function.text("description", description);
             }
             function.raw("parameters", tool.schema.as_deref().unwrap_or(EMPTY_SCHEMA));
-            // False is the protocol's own default, and not every host knows the member.
+            // False is the protocol's default, and not every host supports the member.
             if tool.strict == Some(true) {
                 function.flag("strict", true);
             }
@@ -69,7 +69,7 @@ fn write_tool_choice(conversation: &Conversation<'_>, object: &mut JsonObjectWri
     let has_tools = !conversation.tools.is_empty();
     let word = match &conversation.tool_choice {
         ToolChoice::Unset => return,
-        // Without tools neither means anything, and hosts refuse the member.
+        // Without tools, neither choice has a meaning, and hosts refuse the member.
         ToolChoice::Auto | ToolChoice::Forbidden if !has_tools => return,
         ToolChoice::Auto => "auto",
         ToolChoice::Forbidden => "none",
@@ -85,7 +85,7 @@ fn write_tool_choice(conversation: &Conversation<'_>, object: &mut JsonObjectWri
     object.text("tool_choice", word);
 }
 
-/// Writes the stream, the limits and how tokens are chosen.
+/// Writes the stream option, the limits and the sampling options.
 fn write_sampling(
     options: &RequestOptions<'_>,
     losses: &mut TranslationLosses,
@@ -159,7 +159,7 @@ fn write_format(
     });
 }
 
-/// Writes whether calls may be parallel, the effort of reasoning, and the cache key.
+/// Writes whether calls can be parallel, the effort of reasoning, and the cache key.
 fn write_calls_and_reasoning(
     conversation: &Conversation<'_>,
     target: &TranslationTarget<'_>,
@@ -167,7 +167,7 @@ fn write_calls_and_reasoning(
     object: &mut JsonObjectWriter<'_>,
 ) {
     let options = &conversation.options;
-    // True is the protocol's own default, and not every host knows the member.
+    // True is the protocol's default, and not every host supports the member.
     let is_serial = options.parallel_calls.as_ref().is_some_and(|option| !option.value);
     if is_serial && !conversation.tools.is_empty() {
         object.flag("parallel_tool_calls", false);

@@ -1,5 +1,5 @@
-//! Writes a request of Gemini: its head, tools and configuration. The model and the stream are in the path, so the body has
-//! neither. Instructions and contents stand before everything that changes between requests of one conversation.
+//! Writes a Gemini request: its head, tools and configuration. The model and the stream option are in the path, so the body does
+//! not contain them. Instructions and contents precede everything that changes between requests of one conversation.
 
 mod contents;
 mod media;
@@ -14,18 +14,18 @@ use crate::domain::translation::{
 
 /// The maximum number of stop sequences.
 const STOPS_MAX: usize = 5;
-/// The largest budget for thinking that all models with budgets accept.
+/// The largest thinking budget that all models with budgets accept, in tokens.
 const BUDGET_MAX: u64 = 24_576;
 
 /// The generation of a Gemini model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct GeminiGeneration {
-    /// The number in the model's name; `None` for a name without one.
+    /// The number in the model's name; `None` if the name contains none.
     number: Option<u32>,
 }
 
 impl GeminiGeneration {
-    /// The generation that a model's name states.
+    /// Returns the generation that is stated in a model's name.
     fn of_model(model: &str) -> Self {
         let behind = model.split_once("gemini-").map_or("", |(_, behind)| behind);
         let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
@@ -34,19 +34,19 @@ impl GeminiGeneration {
         }
     }
 
-    /// Whether the model is known to be of the third generation or a later one. Those have levels of thinking, and take media in
-    /// results.
+    /// Whether the model is known to be of the third generation or a later one. These models have levels of thinking, and accept
+    /// media in results.
     fn is_since_third(self) -> bool {
         self.number.is_some_and(|number| number >= 3)
     }
 
-    /// Whether the model may refuse calls without a signature, as those since the third generation do.
+    /// Whether the model may refuse a call without a signature, as models since the third generation do.
     fn wants_signatures(self) -> bool {
         self.number.is_none_or(|number| number >= 3)
     }
 }
 
-/// Writes a conversation as a request of Gemini.
+/// Writes a conversation as a Gemini request.
 ///
 /// # Errors
 /// The conversation has content that the protocol cannot carry.
@@ -119,7 +119,7 @@ fn write_tool_config(conversation: &Conversation<'_>, object: &mut JsonObjectWri
     let has_tools = !conversation.tools.is_empty();
     let (mode, name) = match &conversation.tool_choice {
         ToolChoice::Unset => return,
-        // Without tools neither means anything.
+        // Without tools, neither choice has a meaning.
         ToolChoice::Auto | ToolChoice::Forbidden if !has_tools => return,
         ToolChoice::Auto => ("AUTO", None),
         ToolChoice::Forbidden => ("NONE", None),
@@ -136,7 +136,7 @@ fn write_tool_config(conversation: &Conversation<'_>, object: &mut JsonObjectWri
     });
 }
 
-/// Writes the configuration of the answer, if the client has any wish.
+/// Writes the configuration of the answer, if the client sets any option.
 fn write_generation_config(
     conversation: &Conversation<'_>,
     generation: GeminiGeneration,
@@ -166,7 +166,7 @@ fn write_generation_config(
     Ok(())
 }
 
-/// Writes the limits and how tokens are chosen.
+/// Writes the limits and the sampling options.
 fn write_sampling(
     options: &RequestOptions<'_>,
     losses: &mut TranslationLosses,
@@ -230,8 +230,8 @@ fn write_format(options: &RequestOptions<'_>, losses: &mut TranslationLosses, co
     }
 }
 
-/// Writes how much the model thinks, and whether the answer shows it. A request that says nothing of reasoning stays silent, as
-/// models without thinking refuse the member.
+/// Writes how much the model thinks, and whether the answer contains its thoughts. If the client requests neither, nothing is
+/// written, because models without thinking refuse the member.
 fn write_thinking(
     options: &RequestOptions<'_>,
     generation: GeminiGeneration,
@@ -259,8 +259,8 @@ fn write_thinking(
     });
 }
 
-/// The level for an effort. Models with levels cannot do without thinking, and most of them refuse the protocol's lowest and
-/// highest level.
+/// Returns the level for an effort. Models with levels always think, and most of them refuse the protocol's lowest and highest
+/// level.
 fn level_word(effort: ReasoningEffort) -> &'static str {
     match effort {
         ReasoningEffort::Off | ReasoningEffort::Minimal | ReasoningEffort::Low => "LOW",

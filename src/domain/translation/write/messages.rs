@@ -1,5 +1,5 @@
-//! Writes a request of Messages: its head, tools and options. Instructions and messages stand before everything that changes
-//! between requests of one conversation.
+//! Writes a Messages request: its head, tools and options. Instructions and messages precede everything that changes between
+//! requests of one conversation.
 
 mod thinking;
 mod turns;
@@ -18,10 +18,10 @@ use crate::domain::{
     wire::Protocol,
 };
 
-/// The maximum number of output tokens where neither the client nor the catalogue states one: the protocol requires it.
+/// The maximum number of output tokens if neither the client nor the catalogue states one. The protocol requires the member.
 const OUTPUT_TOKENS_MAX: u64 = 32_000;
 
-/// Writes a conversation as a request of Messages.
+/// Writes a conversation as a Messages request.
 ///
 /// # Errors
 /// The conversation has content that the protocol cannot carry.
@@ -51,7 +51,7 @@ pub(super) fn write(
 }
 
 fn write_system(system: &[Cow<'_, str>], object: &mut JsonObjectWriter<'_>) {
-    // The protocol refuses texts of white space alone.
+    // The protocol refuses a text that consists of white space.
     let mut texts = system.iter().filter(|text| !text.trim().is_empty()).peekable();
     if texts.peek().is_none() {
         return;
@@ -80,14 +80,14 @@ fn write_tool(tool: &ToolDefinition<'_>, losses: &mut TranslationLosses, tools: 
             }
             None => item.raw("input_schema", schema),
         }
-        // False is the protocol's own default, and not every host knows the member.
+        // False is the protocol's default, and not every host supports the member.
         if tool.strict == Some(true) {
             item.flag("strict", true);
         }
     });
 }
 
-/// The schema with the `type` that the protocol requires; `None` if it has one.
+/// Returns the schema with the `type` that the protocol requires; `None` if the schema has a `type`.
 fn schema_with_type(schema: &str) -> Option<String> {
     if MemberReader::new(schema, "").ok()?.contains("type") {
         return None;
@@ -107,7 +107,7 @@ fn write_tool_choice(conversation: &Conversation<'_>, object: &mut JsonObjectWri
     let (word, name) = match &conversation.tool_choice {
         ToolChoice::Unset if has_tools && is_serial => ("auto", None),
         ToolChoice::Unset => return,
-        // Without tools neither means anything, and the protocol refuses the member.
+        // Without tools, neither choice has a meaning, and the protocol refuses the member.
         ToolChoice::Auto | ToolChoice::Forbidden if !has_tools => return,
         ToolChoice::Auto => ("auto", None),
         ToolChoice::Forbidden => ("none", None),
@@ -133,7 +133,7 @@ fn write_options(
 ) -> Result<(), Untranslatable> {
     let options = &conversation.options;
     let max_tokens = match &options.max_tokens {
-        // Zero means something else in this protocol: to fill the cache, and to answer nothing.
+        // In this protocol, 0 means that the request only fills the prompt cache and gets no answer.
         Some(option) if option.value == 0 => return Err(Untranslatable::new(&*option.path, "must be at least 1")),
         Some(option) => option.value,
         None => {
@@ -152,7 +152,7 @@ fn write_options(
     Ok(())
 }
 
-/// The client's member for the maximum number of output tokens.
+/// Returns the path of the client's member for the maximum number of output tokens.
 fn max_tokens_path(from: Protocol) -> &'static str {
     match from {
         Protocol::Messages => "max_tokens",
@@ -207,7 +207,7 @@ fn write_output_config(
     Ok(())
 }
 
-/// Writes how tokens are chosen, which cannot be changed while the model thinks, and what ends the answer.
+/// Writes the sampling options, which cannot be set while the model thinks, and the stop sequences.
 fn write_sampling(
     options: &RequestOptions<'_>,
     is_thinking: bool,

@@ -1,5 +1,5 @@
-//! Writes a request of Responses: its head, tools and options. Instructions and input stand before everything that changes
-//! between requests of one conversation, and the cache key stands last.
+//! Writes a Responses request: its head, tools and options. Instructions and input precede everything that changes between
+//! requests of one conversation, and the cache key comes last.
 
 mod items;
 
@@ -14,12 +14,14 @@ use crate::domain::{
     wire::Protocol,
 };
 
-/// The value of `include` that requests the reasoning in an encrypted form, which can be sent back without being stored at the provider.
+/// The value of `include` that requests the reasoning in an encrypted form, which can be sent back without being stored at the
+/// provider.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
-/// The least maximum of output tokens that OpenAI accepts. Agents try a connection with a maximum of 1.
+/// The minimum value of the maximum number of output tokens that OpenAI accepts. Some agents test a connection with a maximum of
+/// 1.
 const OUTPUT_TOKENS_MIN: u64 = 16;
 
-/// Writes a conversation as a request of Responses.
+/// Writes a conversation as a Responses request.
 ///
 /// # Errors
 /// The conversation has content that the protocol cannot carry.
@@ -62,7 +64,7 @@ fn write_tool(tool: &ToolDefinition<'_>, tools: &mut JsonArrayWriter<'_>) {
             item.text("description", description);
         }
         item.raw("parameters", tool.schema.as_deref().unwrap_or(EMPTY_SCHEMA));
-        // True is the protocol's own default, and few schemas of other protocols fulfil its conditions.
+        // True is the protocol's default, but few schemas of other protocols meet its conditions.
         item.flag("strict", tool.strict.unwrap_or(false));
     });
 }
@@ -71,7 +73,7 @@ fn write_tool_choice(conversation: &Conversation<'_>, object: &mut JsonObjectWri
     let has_tools = !conversation.tools.is_empty();
     let word = match &conversation.tool_choice {
         ToolChoice::Unset => return,
-        // Without tools neither means anything, and hosts refuse the member.
+        // Without tools, neither choice has a meaning, and hosts refuse the member.
         ToolChoice::Auto | ToolChoice::Forbidden if !has_tools => return,
         ToolChoice::Auto => "auto",
         ToolChoice::Forbidden => "none",
@@ -87,7 +89,7 @@ fn write_tool_choice(conversation: &Conversation<'_>, object: &mut JsonObjectWri
     object.text("tool_choice", word);
 }
 
-/// Writes the stream, and that the provider keeps nothing.
+/// Writes the stream option, and that the provider must not store anything.
 fn write_state(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>) {
     if options.stream {
         object.flag("stream", true);
@@ -96,7 +98,7 @@ fn write_state(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>) 
     object.array("include", |include| include.text(ENCRYPTED_REASONING));
 }
 
-/// Writes the limits and how tokens are chosen.
+/// Writes the limits and the sampling options.
 fn write_sampling(
     options: &RequestOptions<'_>,
     losses: &mut TranslationLosses,
@@ -131,8 +133,8 @@ fn write_sampling(
     Ok(())
 }
 
-/// Writes the effort of reasoning, and whether the answer has a summary of it. A request that says nothing of reasoning stays
-/// silent, as models without reasoning refuse the member.
+/// Writes the effort of reasoning, and whether the answer contains a summary of it. If the client requests neither, nothing is
+/// written, because models without reasoning refuse the member.
 fn write_reasoning(
     options: &RequestOptions<'_>,
     target: &TranslationTarget<'_>,
@@ -144,7 +146,7 @@ fn write_reasoning(
         option.value.effort
     });
     let is_off = effort == Some(ReasoningEffort::Off);
-    // Gemini clients get reasoning only on demand.
+    // Gemini clients get reasoning only on request.
     let is_visible = effort.is_some() && target.translation.from != Protocol::Gemini;
     let has_summary = !is_off && options.shows_reasoning.unwrap_or(is_visible);
     if effort.is_none() && !has_summary {
@@ -192,7 +194,7 @@ fn write_format(
 
 fn write_calls_and_cache_key(conversation: &Conversation<'_>, object: &mut JsonObjectWriter<'_>) {
     let options = &conversation.options;
-    // True is the protocol's own default.
+    // True is the protocol's default.
     let is_serial = options.parallel_calls.as_ref().is_some_and(|option| !option.value);
     if is_serial && !conversation.tools.is_empty() {
         object.flag("parallel_tool_calls", false);

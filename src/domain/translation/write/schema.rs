@@ -1,5 +1,5 @@
-//! JSON schemas. Gemini accepts them unchanged, but refuses most members beside `$ref`, which are removed here. Also decides
-//! whether a provider can enforce the schema of an answer.
+//! JSON schemas for providers. Gemini accepts them, but refuses most members next to `$ref`, which are removed here. Also
+//! determines whether a provider can enforce the schema of an answer.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,12 @@ use crate::domain::translation::{
     members::raw_members,
 };
 
-/// The name of the member that refers to another schema.
+/// The member that refers to another schema.
 const REFERENCE: &str = "$ref";
-/// The members that stay beside a reference. Definitions are no part of the node: references point at them.
+/// The members that remain next to a reference. Definitions do not apply to the schema that contains them: references point to
+/// them.
 const BESIDE_REFERENCE: [&str; 4] = ["description", "default", "$defs", "definitions"];
-/// The members whose value has a schema under each name.
+/// The members whose value is an object with a schema under each name.
 const NAMED_SCHEMAS: [&str; 6] = [
     "properties",
     "patternProperties",
@@ -41,7 +42,7 @@ const INNER_SCHEMAS: [&str; 15] = [
     "then",
     "else",
 ];
-/// The members of schemas that do not say which properties an object has, or that providers do not enforce.
+/// The members with which a schema does not state exactly the properties of an object, or which providers do not enforce.
 const OPEN_SCHEMAS: [&str; 9] = [
     "patternProperties",
     "propertyNames",
@@ -53,9 +54,9 @@ const OPEN_SCHEMAS: [&str; 9] = [
     "not",
     "if",
 ];
-/// The members by one of which a schema says what it describes. Without them, providers do not enforce it.
+/// The members that state the kind of value that a schema describes. Providers do not enforce a schema that has none of them.
 const KINDS: [&str; 3] = ["type", "anyOf", REFERENCE];
-/// The depth to which schemas are read; what is deeper stays as it is.
+/// The maximum depth to which schemas are read. Deeper schemas remain unchanged.
 const DEPTH_MAX: usize = 64;
 
 /// The role of a JSON value within a schema.
@@ -68,7 +69,7 @@ enum SchemaPlace {
 }
 
 impl SchemaPlace {
-    /// The role of a member of an object at this place; `None` if the member contains no schemas, as a default value does.
+    /// Returns the role of a member of an object with this role; `None` if the member contains no schemas, like a default value.
     fn member(self, name: &str) -> Option<Self> {
         match self {
             Self::Named => Some(Self::Schema),
@@ -79,13 +80,13 @@ impl SchemaPlace {
     }
 }
 
-/// The schema with references that Gemini takes; `None` if it has no others, so that it can be copied as it is.
+/// Returns the schema with references in the form that Gemini accepts; `None` if the schema can be copied unchanged.
 pub(super) fn gemini_schema(schema: &str) -> Option<String> {
     let value: &RawValue = serde_json::from_str(schema).ok()?;
     changed_value(value, SchemaPlace::Schema, 0)
 }
 
-/// Returns the changed value; `None` if nothing has to be changed.
+/// Returns the changed value; `None` if it can be copied unchanged.
 fn changed_value(value: &RawValue, place: SchemaPlace, depth: usize) -> Option<String> {
     let text = value.get();
     if depth > DEPTH_MAX || !text.contains(REFERENCE) {
@@ -111,10 +112,10 @@ fn changed_list(text: &str, depth: usize) -> Option<String> {
     is_changed.then_some(out)
 }
 
-/// The changed object; `None` for a value that is no object, too.
+/// Returns the changed object; `None` if it can be copied unchanged, or if the value is not an object.
 fn changed_object(text: &str, place: SchemaPlace, depth: usize) -> Option<String> {
     let members = raw_members(text)?;
-    // A property can have this name as well.
+    // A property can also have this name.
     let is_reference = place == SchemaPlace::Schema
         && members
             .iter()
@@ -137,8 +138,8 @@ fn changed_object(text: &str, place: SchemaPlace, depth: usize) -> Option<String
     is_changed.then_some(out)
 }
 
-/// Whether every schema within a schema says what it describes, and every object has exactly its properties, all of them required:
-/// Responses and `chat/completions` demand that of a schema that an answer must follow.
+/// Whether every schema within a schema states the kind of its value, and every object has exactly its properties, all of them
+/// required. Responses and `chat/completions` require this of a schema that they enforce.
 pub(super) fn is_closed_schema(schema: &str) -> bool {
     let value: Option<&RawValue> = serde_json::from_str(schema).ok();
     value.is_some_and(|value| is_closed(value, SchemaPlace::Schema, 0))
@@ -166,7 +167,7 @@ fn is_closed(value: &RawValue, place: SchemaPlace, depth: usize) -> bool {
     (place == SchemaPlace::Named || is_closed_object(&members)) && members.iter().all(is_inner_closed)
 }
 
-/// Whether a schema with these members is one of no object, or of an object that is closed.
+/// Whether a schema with these members describes a value that is not an object, or a closed object.
 fn is_closed_object(members: &[(Cow<'_, str>, &RawValue)]) -> bool {
     let member = |name: &str| {
         members
@@ -222,7 +223,7 @@ mod tests {
             "true",
             r##"{"anyOf": [{"$ref": "#/$defs/N"}, {"type": "null"}], "$defs": {"N": {}}}"##,
             r##"{"items": {"$ref": "#", "description": "again", "default": null}}"##,
-            // Properties and values that only look like references.
+            // Properties and values that only resemble references.
             r#"{"properties": {"$ref": {"type": "string", "title": "t"}}}"#,
             r##"{"properties": {"$ref": {"$ref": "#/$defs/N"}, "x": {}}, "$defs": {"N": {}}}"##,
             r##"{"default": {"$ref": "#", "type": "x"}, "const": {"$ref": "#", "type": "x"}}"##,

@@ -81,7 +81,7 @@ impl<'a> GeminiCallHistory<'a> {
     /// Gemini CLI does in a resumed conversation.
     ///
     /// # Errors
-    /// No call waits for this result; the error is the reason.
+    /// The reason for refusing the result.
     fn answered(
         &mut self,
         id: Option<&str>,

@@ -228,7 +228,8 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(choice)
     }
 
-    /// Refuses a request that offers no function, if it has tools that the provider cannot run or forces a call.
+    /// Refuses a request that offers no function if it forces a call, or if it has tools that the provider cannot run and does not
+    /// forbid calls.
     ///
     /// # Errors
     /// The request is refused.

@@ -1,5 +1,5 @@
-//! Reads calls of tools that the client runs, and their results; and items about tools that another provider has run, or wants to
-//! run. No other provider can continue those; in lossy mode, a line of text keeps what they say.
+//! Reads calls of tools that the client runs, and their results. Also reads items about tools that another provider has run or
+//! wants to run. No other provider can continue those items; in lossy mode, a line of text replaces them.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ const HOSTED_ITEMS: [&str; 12] = [
     "program",
     "program_output",
 ];
-/// The members of such items that are texts. The result of `image_generation_call` is an image.
+/// The members of such items that are strings. The `result` of an `image_generation_call` is an image and is omitted.
 const TEXTS: [&str; 8] = [
     "server_label",
     "name",
@@ -40,7 +40,7 @@ const TEXTS: [&str; 8] = [
     "reason",
     "error",
 ];
-/// The members that are lists of objects with a text, and the names of that text.
+/// The members that are lists of objects with text, and the name of the text member in these objects.
 const TEXT_LISTS: [(&str, &str); 2] = [("outputs", "logs"), ("results", "text")];
 
 impl<'a> ResponsesRequestReader<'a, '_> {
@@ -49,7 +49,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         let namespace = object.text("namespace")?;
         let name = object.required_text("name")?;
         let arguments = object.required_text("arguments")?;
-        // Codex lists the arguments that it has sealed for the provider.
+        // Codex lists the arguments that it has encrypted for the provider.
         let encrypted = object.array("encrypted_function_args")?.unwrap_or_default();
         if !encrypted.is_empty() {
             return Err(Untranslatable::new(
@@ -61,7 +61,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.push_call(object, name, arguments)
     }
 
-    /// Reads `custom_tool_call`, whose input is a text: the provider knows the tool as a function with one argument.
+    /// Reads `custom_tool_call`, whose input is a string. The provider has the tool as a function with one argument.
     pub(super) fn read_custom_call(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let namespace = object.text("namespace")?;
         let name = object.required_text("name")?;
@@ -72,7 +72,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.push_call(object, name, Cow::Owned(arguments))
     }
 
-    /// Reads a call of a built-in tool of this name, whose member `action` is what the provider has as the arguments.
+    /// Reads a call of the built-in tool `tool`. The object in the member `action` becomes the arguments for the provider.
     pub(super) fn read_built_in_call(
         &mut self,
         mut object: MemberReader<'a>,
@@ -86,7 +86,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.push_call(object, Cow::Borrowed(tool), Cow::Borrowed(arguments))
     }
 
-    /// Reads `tool_search_call`. A search by the provider is left out: the tools that it found are in the list.
+    /// Reads `tool_search_call`. A search by the provider is dropped, because the tools that it found are added to the list.
     pub(super) fn read_tool_search_call(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         if is_search_by_provider(&mut object)? {
             self.losses.dropped(object.path());
@@ -115,7 +115,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// Reads `function_call_output` and `custom_tool_call_output`: a text or a list of parts.
+    /// Reads `function_call_output` and `custom_tool_call_output`: a string or a list of parts.
     pub(super) fn read_call_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(output) = object.take("output") else {
             return Err(missing(&object, "output"));
@@ -125,7 +125,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.push_result(object, id, content, false)
     }
 
-    /// Reads `local_shell_call_output`, which has the call's id as its own.
+    /// Reads `local_shell_call_output`, whose own id can be the call's id.
     pub(super) fn read_local_shell_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let path = object.path_of("output");
         let content = ContentBlock::from_text(path, object.required_text("output")?);
@@ -133,7 +133,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.push_result(object, id, content, false)
     }
 
-    /// Reads `shell_call_output`: the list of outputs and exit codes, as JSON text.
+    /// Reads `shell_call_output`: the list of outputs and exit codes, which is kept as JSON text.
     pub(super) fn read_shell_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(output) = object.take("output") else {
             return Err(missing(&object, "output"));
@@ -145,7 +145,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.push_result(object, id, content, false)
     }
 
-    /// Reads `apply_patch_call_output`, which also states whether the patch has failed.
+    /// Reads `apply_patch_call_output`, which also states whether the patch failed.
     pub(super) fn read_apply_patch_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let path = object.path_of("output");
         let content = ContentBlock::from_text(path, object.text("output")?.unwrap_or_default());
@@ -154,7 +154,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.push_result(object, id, content, is_error)
     }
 
-    /// Reads `tool_search_output`: the tools join the list, and the result of the search names them.
+    /// Reads `tool_search_output`: the tools are added to the list, and the result of the search names them.
     pub(super) fn read_tool_search_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let is_by_provider = is_search_by_provider(&mut object)?;
         let tools = object.array("tools")?.unwrap_or_default();
@@ -205,15 +205,15 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// Whether items of this type are about tools that another provider runs.
+    /// Whether items of this type are about tools that a provider runs.
     pub(super) fn is_hosted_item(kind: &str) -> bool {
         HOSTED_ITEMS.contains(&kind)
     }
 
-    /// In strict mode, refuses an item about a provider's own tool; in lossy mode, replaces it with text.
+    /// Reads an item about a provider's own tool: refuses it in strict mode, and replaces it with text in lossy mode.
     ///
     /// # Errors
-    /// The refusal.
+    /// The item is refused.
     pub(super) fn read_hosted_item(&mut self, kind: &str, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let reason = "this model's provider cannot continue what another provider's tools did; leave the item out";
         let path = object.path().to_owned();
@@ -254,14 +254,14 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// Refuses a command that another provider ran in a container of its own.
+/// Refuses a command that another provider has run in a container of its own.
 fn check_environment(object: &mut MemberReader<'_>, losses: &mut TranslationLosses) -> Result<(), Untranslatable> {
     let Some(mut environment) = object.object("environment")? else {
         return Ok(());
     };
     match environment.text("type")?.as_deref() {
         None | Some("local") => {
-            // The tool's description names the skills.
+            // The skills are already in the tool's description.
             environment.drop_members(&["skills"], losses);
             environment.finish_options(losses);
             Ok(())
@@ -273,7 +273,7 @@ fn check_environment(object: &mut MemberReader<'_>, losses: &mut TranslationLoss
     }
 }
 
-/// The client's id of a call. Some items have it as their own id, if they have no other.
+/// Takes the client's id of a call. If `can_be_own`, the item's own id is used if it has no call id.
 fn take_call_id<'a>(object: &mut MemberReader<'a>, can_be_own: bool) -> Result<Cow<'a, str>, Untranslatable> {
     let name = match can_be_own && !object.contains("call_id") {
         true => "id",
@@ -285,7 +285,7 @@ fn take_call_id<'a>(object: &mut MemberReader<'a>, can_be_own: bool) -> Result<C
     }
 }
 
-/// Whether a tool search was the provider's own: such a search has no call id.
+/// Whether a tool search was run by the provider. Such a search has no call id.
 fn is_search_by_provider(object: &mut MemberReader<'_>) -> Result<bool, Untranslatable> {
     let is_server = object.text("execution")?.is_some_and(|execution| execution == "server");
     Ok(is_server || !object.contains("call_id"))

@@ -1,4 +1,4 @@
-//! Reads the parts of messages and of results: texts, refusals, images, files and sound.
+//! Reads the parts of messages and of results: text, refusals, images, files and audio.
 
 use std::borrow::Cow;
 
@@ -15,15 +15,15 @@ use crate::domain::translation::{
     },
 };
 
-/// The beginning of a PDF in base64.
+/// The prefix of a PDF in base64.
 const PDF_BASE64: &str = "JVBERi0";
-/// The endings of the names of files that are texts.
+/// The file extensions of text files.
 const TEXT_ENDINGS: [&str; 10] = ["txt", "md", "csv", "tsv", "json", "xml", "html", "yaml", "yml", "toml"];
-/// The reason for refusing a member that must have the bytes or the address of media.
+/// The reason for refusing a member that has to contain the bytes or the URL of media.
 const MEDIA_SOURCE: &str = "must be a URL or a data URL in base64 with its media type";
 
 impl<'a> ResponsesRequestReader<'a, '_> {
-    /// Reads content that is a text or a list of parts. Empty texts are left out.
+    /// Reads content that is a string or a list of parts. Empty text is omitted.
     ///
     /// # Errors
     /// A part cannot be translated.
@@ -102,7 +102,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(media(kind, MediaSource::Base64 { media_type, data }, name))
     }
 
-    /// The text of a file, below the file's name.
+    /// Returns the text of a file, below the file's name.
     fn read_text_file(
         &mut self,
         object: &MemberReader<'a>,
@@ -130,7 +130,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// Sound as the API has it (`input_audio` with data and format), or as Codex sends it (`audio_url`).
+/// Reads audio in the form of the API (`input_audio` with data and format), or in the form that Codex sends (`audio_url`).
 fn read_audio<'a>(object: &mut MemberReader<'a>) -> Result<BlockContent<'a>, Untranslatable> {
     let Some(mut audio) = object.object("input_audio")? else {
         let url = object.required_text("audio_url")?;
@@ -143,7 +143,7 @@ fn read_audio<'a>(object: &mut MemberReader<'a>) -> Result<BlockContent<'a>, Unt
     Ok(media(MediaKind::Audio, MediaSource::Base64 { media_type, data }, None))
 }
 
-/// The source of media from the member `name` of `object`, which is a URL or a data URL.
+/// Returns the source of media from `url`, which is a URL or a data URL in the member `name` of `object`.
 fn read_source<'a>(
     url: Cow<'a, str>,
     object: &MemberReader<'a>,
@@ -165,7 +165,8 @@ fn media<'a>(kind: MediaKind, source: MediaSource<'a>, name: Option<Cow<'a, str>
     BlockContent::Media(MediaContent { kind, source, name })
 }
 
-/// The media type and the base64 of a file's data, which is a data URL or mere base64.
+/// Returns the media type and the base64 of a file's data, which is a data URL or plain base64; `None` if the data URL is not
+/// usable.
 fn split_file_data<'a>(data: Cow<'a, str>, name: Option<&str>) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
     if is_data_url(&data) {
         return split_data_url(data);
@@ -189,7 +190,7 @@ fn is_data_url(url: &str) -> bool {
         .is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("data"))
 }
 
-/// The media type and the data of a data URL; `None` if it is not in base64 or has no media type.
+/// Returns the media type and the data of a data URL; `None` if it is not in base64 or has no media type.
 fn split_data_url(url: Cow<'_, str>) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     fn split(url: &str) -> Option<(&str, &str)> {
         let (head, data) = url.split_once(',')?;

@@ -16,13 +16,13 @@ use crate::domain::translation::{
     reasoning::{COMPACTION_TRIGGER, CarriedReasoning},
 };
 
-/// Members of any item that say nothing to a model of another provider.
+/// The members of any item that are meaningless to a model of another provider.
 const ANNOTATIONS: [&str; 6] = ["phase", "end_turn", "metadata", "created_by", "agent", "async"];
 
-/// The annotation that Codex gives each item for OpenAI.
+/// The annotation that Codex adds to each item for OpenAI.
 const ITEM_METADATA: &str = "internal_chat_message_metadata_passthrough";
 
-/// The request for a summary that takes the place of the conversation, as a text of the user.
+/// The request for a summary that replaces the conversation, as a text of the user.
 const SUMMARY_REQUEST: &str = "Summarize this conversation, so that another model can continue the work with your summary \
                                alone. State the user's goals, constraints and preferences; what was done and decided, and \
                                why; what is known now; files, commands, names and values that are still needed, spelled \
@@ -30,7 +30,7 @@ const SUMMARY_REQUEST: &str = "Summarize this conversation, so that another mode
                                alone, and call no tools.";
 
 impl<'a> ResponsesRequestReader<'a, '_> {
-    /// Reads the input: a text or a list of items.
+    /// Reads the input: a string or a list of items.
     ///
     /// # Errors
     /// An item cannot be translated.
@@ -91,11 +91,11 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// Deals with the members of an item that no kind of item has for itself, and with unknown ones.
+    /// Handles the members that any item can have, and refuses unknown members.
     pub(super) fn finish_item(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         object.ignore(&["id", "status"]);
         object.drop_members(&ANNOTATIONS, self.losses);
-        // A loss for each item would leave no room for others in the header.
+        // If this loss were reported for each item, the header would have no room for other losses.
         let has_metadata = object.take(ITEM_METADATA).is_some();
         if has_metadata && !std::mem::replace(&mut self.has_item_metadata, true) {
             self.losses.dropped(object.path_of(ITEM_METADATA));
@@ -132,7 +132,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// A message between agents of one client: text of the user that names both.
+    /// Reads a message between agents of one client. It becomes a text of the user that names both agents.
     fn read_agent_message(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let author = object.text("author")?.unwrap_or_default();
         let recipient = object.text("recipient")?.unwrap_or_default();
@@ -152,7 +152,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// The model's reasoning, which only its own maker gets back.
+    /// Reads the model's reasoning, which is sent back only to its own maker.
     fn read_reasoning(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let summary = reasoning_text(&mut object, "summary");
         let content = reasoning_text(&mut object, "content");
@@ -168,7 +168,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// The summary of an earlier part of the conversation, if weir has wrapped it.
+    /// Reads the summary of an earlier part of the conversation. weir must have created it.
     fn read_compaction(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let carrier = object.required_text("encrypted_content")?;
         let Some(text) = summary_text(&carrier) else {
@@ -182,7 +182,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// The request for a summary that takes the place of the conversation: a text of the user.
+    /// Reads the request for a summary that replaces the conversation. It becomes a text of the user.
     fn read_compaction_trigger(&mut self, object: MemberReader<'a>) -> Result<(), Untranslatable> {
         self.wants_summary = true;
         let path = object.path().to_owned();
@@ -199,7 +199,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// A change of options for the answers from here on. As only the next answer is requested, the last change counts.
+    /// Reads a change of options for all further answers. Only the next answer is requested, so the last change counts.
     fn read_configuration_update(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         self.losses.adapted(object.path());
         if let Some(mut reasoning) = object.object("reasoning")? {
@@ -214,7 +214,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// The texts of a reasoning item's list, with a blank line between them. Parts without text are left out, because reasoning is optional.
+/// Returns the texts in a list of a reasoning item, joined by blank lines. Parts without text are omitted, because reasoning is
+/// optional.
 fn reasoning_text(object: &mut MemberReader<'_>, name: &str) -> String {
     let mut joined = String::new();
     let Some(list) = object.take(name) else { return joined };

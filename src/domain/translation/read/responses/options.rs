@@ -1,4 +1,4 @@
-//! Reads the options of a request.
+//! Reads the options of a Responses request.
 
 use crate::domain::{
     translation::{
@@ -10,7 +10,7 @@ use crate::domain::{
     wire::UpstreamProtocol,
 };
 
-/// Options that are preferences, annotations, or about what a provider keeps.
+/// The options that are preferences or annotations, or that concern storage at a provider. They are dropped.
 const DROPPED: [&str; 12] = [
     "stream_options",
     "max_tool_calls",
@@ -26,7 +26,7 @@ const DROPPED: [&str; 12] = [
     "context_management",
 ];
 
-/// Options that continue what another provider keeps.
+/// The options that continue state which is stored at another provider.
 const STATE: [(&str, &str); 3] = [
     (
         "previous_response_id",
@@ -43,10 +43,10 @@ const STATE: [(&str, &str); 3] = [
 ];
 
 impl<'a> ResponsesRequestReader<'a, '_> {
-    /// Takes every option of a request but the tools and the choice among them.
+    /// Takes all options of a request except the tools and the tool choice.
     ///
     /// # Errors
-    /// An option continues state, or changes what the client gets and cannot be carried over.
+    /// An option continues stored state, or changes the client's answer and cannot be carried over.
     pub(super) fn read_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         for (name, reason) in STATE {
             object.refuse(name, reason)?;
@@ -97,7 +97,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes `effort` of a `reasoning` object; the last one of a request counts.
+    /// Takes the `effort` of a `reasoning` object. The last effort of a request counts.
     pub(super) fn read_effort(&mut self, reasoning: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(word) = reasoning.text("effort")? else {
             return Ok(());
@@ -115,7 +115,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes `format` of a `text` object; the last one of a request counts.
+    /// Takes the `format` of a `text` object. The last format of a request counts.
     pub(super) fn read_format(&mut self, text: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut format) = text.object("format")? else {
             return Ok(());
@@ -146,7 +146,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes options about what the answer has in addition to its content.
+    /// Takes the options that request further data in the answer, or that concern its storage.
     fn read_output_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         for (path, member) in object.array("include")?.unwrap_or_default() {
             match as_text(member).as_deref() {
@@ -159,7 +159,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         if object.count("top_logprobs")?.is_some_and(|count| count > 0) {
             self.losses.refused_in_strict("top_logprobs", LOG_PROBABILITIES)?;
         }
-        // Without the member, the client expects its answer to be kept.
+        // Without this member, the client expects that its answer is stored.
         if object.flag("store")?.unwrap_or(true) {
             self.losses.dropped("store");
         }

@@ -1,4 +1,4 @@
-//! Reads the choice among the tools.
+//! Reads the choice among the tools of a Responses request.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -12,14 +12,14 @@ use crate::domain::translation::{
     tool_names::{TOOLS_MAX, provider_name},
 };
 
-/// The path of the choice.
+/// The path of the member `tool_choice`.
 const PATH: &str = "tool_choice";
 
 impl<'a> ResponsesRequestReader<'a, '_> {
-    /// Reads which tools the model is allowed or forced to call; the tools must have been read.
+    /// Reads which tools the model is allowed or forced to call. The tools must have been read.
     ///
     /// # Errors
-    /// The member is no choice, or chooses a tool that the provider is not offered.
+    /// The member is not a valid choice, or chooses a tool that the provider is not offered.
     pub(super) fn read_tool_choice(&mut self, choice: &'a RawValue) -> Result<(), Untranslatable> {
         if let Some(word) = as_text(choice) {
             self.conversation.tool_choice = choice_word(&word, PATH)?;
@@ -40,7 +40,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Cuts the list of tools to those that are allowed.
+    /// Restricts the list of tools to the allowed ones.
     fn read_allowed_tools(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let mode = object.text("mode")?.unwrap_or(Cow::Borrowed("auto"));
         let choice = choice_word(&mode, &object.path_of("mode"))?;
@@ -82,8 +82,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// The name at the provider of the tool that `object` chooses; `None` if it is not offered there. If `in_any_namespace`, a name
-    /// without a namespace can be that of a tool in one.
+    /// Returns the provider's name of the tool that `object` chooses; `None` if the provider is not offered this tool. If
+    /// `in_any_namespace`, a name without a namespace can also match a tool in a namespace.
     fn chosen_tool(
         &self,
         kind: &str,
@@ -112,7 +112,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// The choice that this word makes.
+/// Returns the choice with this name.
 fn choice_word(word: &str, path: &str) -> Result<ToolChoice<'static>, Untranslatable> {
     match word {
         "auto" => Ok(ToolChoice::Auto),

@@ -1,6 +1,6 @@
-//! Reads the tools that a request offers, in its list or in an item of its input. Tools that models of the protocol's vendor know
-//! without a description become functions for models that do not: their arguments are the JSON object that the client gets in the
-//! call, `action` of `local_shell_call` and `shell_call`, `operation` of `apply_patch_call`.
+//! Reads the tools that a request offers, in its list or in an item of its input. Tools that OpenAI's models know without a
+//! description become functions for other models. The arguments of these functions are the JSON object that the client gets in
+//! the call: `action` of `local_shell_call` and `shell_call`, `operation` of `apply_patch_call`.
 
 use std::{borrow::Cow, fmt::Write};
 
@@ -17,7 +17,7 @@ use crate::domain::translation::{
     tool_names::{ClientTool, ToolKind},
 };
 
-/// Tools that their provider runs; there are further ones whose names begin with [`WEB_SEARCH`].
+/// The types of tools that their provider runs. Further such types begin with [`WEB_SEARCH`].
 const HOSTED_TOOLS: [&str; 8] = [
     "file_search",
     "computer",
@@ -28,27 +28,27 @@ const HOSTED_TOOLS: [&str; 8] = [
     "image_generation",
     "programmatic_tool_calling",
 ];
-/// The beginning of the types of web search.
+/// The prefix of the types of web search tools.
 const WEB_SEARCH: &str = "web_search";
-/// Why a tool is refused in strict mode.
+/// The reason for refusing a tool of an unknown type in strict mode.
 const UNKNOWN_TOOL: &str = "weir does not know tools of this type; leave it out";
-/// The schema of a custom tool, whose input is a text.
+/// The schema of a custom tool, whose input is a string.
 const CUSTOM_SCHEMA: &str =
     r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#;
 
-/// A tool that has no definition of its own in a request.
+/// A tool that a request offers without a definition.
 struct BuiltInTool {
-    /// The name, which is the type as well.
+    /// The name of the tool, which is also its type.
     name: &'static str,
     /// The kind.
     kind: ToolKind,
-    /// The description for models that do not know it.
+    /// The description, for models that do not know the tool.
     description: &'static str,
     /// The JSON schema of its arguments.
     schema: &'static str,
 }
 
-/// A command on the client's machine.
+/// The tool that runs a command on the client's machine.
 const LOCAL_SHELL_TOOL: BuiltInTool = BuiltInTool {
     name: LOCAL_SHELL,
     kind: ToolKind::LocalShell,
@@ -63,7 +63,7 @@ const LOCAL_SHELL_TOOL: BuiltInTool = BuiltInTool {
     ),
 };
 
-/// Shell commands on the client's machine.
+/// The tool that runs shell commands on the client's machine.
 const SHELL_TOOL: BuiltInTool = BuiltInTool {
     name: SHELL,
     kind: ToolKind::Shell,
@@ -77,7 +77,7 @@ const SHELL_TOOL: BuiltInTool = BuiltInTool {
     ),
 };
 
-/// A change of one file.
+/// The tool that changes one file.
 const APPLY_PATCH_TOOL: BuiltInTool = BuiltInTool {
     name: APPLY_PATCH,
     kind: ToolKind::ApplyPatch,
@@ -94,7 +94,7 @@ const APPLY_PATCH_TOOL: BuiltInTool = BuiltInTool {
 };
 
 impl<'a> ResponsesRequestReader<'a, '_> {
-    /// Adds tools at the end of the list, and their names at the provider to `offered`.
+    /// Reads tools and adds them at the end of the list. Their names at the provider are added to `offered`.
     ///
     /// # Errors
     /// A tool cannot be translated.
@@ -120,7 +120,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             "custom" => self.read_custom(object, None)?,
             "namespace" => return self.read_namespace(object, offered),
             TOOL_SEARCH if is_search_by_client(&mut object)? => self.read_tool_search(object)?,
-            // All tools are offered in full, so the provider has nothing to search.
+            // All tools are offered with their full definition, so the provider does not have to search.
             TOOL_SEARCH => {
                 self.losses.dropped(object.path());
                 return Ok(());
@@ -140,8 +140,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Adds a tool, unless the request offers it a second time: a search finds tools that are known already. The first definition
-    /// counts, because a change of it would change the beginning of the prompt.
+    /// Adds a tool, unless the request has offered it before, as with a tool that a search finds again. The first definition
+    /// counts, because changing it would change the beginning of the prompt.
     fn offer(&mut self, definition: ToolDefinition<'a>, offered: &mut Vec<Cow<'a, str>>) {
         offered.push(definition.name.clone());
         let index = self.tool_indexes.get(&definition.name).copied();
@@ -170,7 +170,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(definition)
     }
 
-    /// Reads a tool whose input is a text, as a function with one argument. The grammar of the text, if any, is added to the description.
+    /// Reads a tool whose input is a string, as a function with one argument. A grammar of the input is added to the description.
     fn read_custom(
         &mut self,
         mut object: MemberReader<'a>,
@@ -205,7 +205,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(definition)
     }
 
-    /// Adds the tools of a namespace. Its own description stands once, before that of its first tool.
+    /// Adds the tools of a namespace. The description of the namespace is added once, before the description of its first tool.
     fn read_namespace(
         &mut self,
         mut object: MemberReader<'a>,
@@ -260,7 +260,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(definition)
     }
 
-    /// The tool `shell`, if the client runs the commands; `None` if their provider would have to.
+    /// Reads the tool `shell`. Returns `None` if the commands would be run by the provider instead of the client.
     fn read_shell(&mut self, mut object: MemberReader<'a>) -> Result<Option<ToolDefinition<'a>>, Untranslatable> {
         let Some(mut environment) = object.object("environment")? else {
             return self.read_built_in(object, &SHELL_TOOL, None).map(Some);
@@ -294,7 +294,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.read_built_in(object, &SHELL_TOOL, Some(more)).map(Some)
     }
 
-    /// Leaves out a tool that its provider runs. It must not name anything that is kept there.
+    /// Drops a tool that its provider runs. Refuses it if it refers to anything stored at that provider.
     fn drop_hosted_tool(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         object.refuse("vector_store_ids", STORED_FILE)?;
         object.refuse(
@@ -319,7 +319,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// A tool without description and schema, under its name at the provider.
+    /// Creates a tool with its name at the provider, without a description and a schema.
     fn define(&mut self, object: &MemberReader<'a>, tool: ClientTool) -> Result<ToolDefinition<'a>, Untranslatable> {
         let path = object.path().to_owned();
         let is_function = tool.kind == ToolKind::Function;
@@ -339,9 +339,9 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         })
     }
 
-    /// Deals with the members that any tool may have, and with unknown ones.
+    /// Handles the members that any tool can have, and reports unknown members.
     fn finish_tool(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
-        // A tool that a search would have to find first is offered in full.
+        // A tool that would be found only by a search is offered with its full definition.
         if object.flag("defer_loading")? == Some(true) {
             self.losses.adapted(object.path_of("defer_loading"));
         }
@@ -351,7 +351,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// Whether a tool search is run by the client; a provider's own has no parameters.
+/// Whether the client runs a tool search. Without `execution`, only a search with parameters is the client's.
 fn is_search_by_client(object: &mut MemberReader<'_>) -> Result<bool, Untranslatable> {
     Ok(match object.text("execution")? {
         Some(execution) => execution == "client",
@@ -359,7 +359,7 @@ fn is_search_by_client(object: &mut MemberReader<'_>) -> Result<bool, Untranslat
     })
 }
 
-/// Whether two tools of one name differ only in where they are offered.
+/// Whether two tools with the same name have equal definitions, although they are offered in different parts of the request.
 fn has_same_definition(first: &ToolDefinition<'_>, second: &ToolDefinition<'_>) -> bool {
     first.description == second.description && first.schema == second.schema && first.strict == second.strict
 }

@@ -14,7 +14,7 @@ use crate::domain::translation::{
     write::{BLOCK_BREAK, ERROR_LINE, document_text, image_url},
 };
 
-/// The text in a tool's message that replaces an image, because only a user's message can have images.
+/// The text in a tool's message that replaces an image, because only a user's message can contain images.
 const IMAGE_PLACE: &str = "[image: see the user message below]";
 /// The assistant's text between results and a user's message, for a host that refuses a user's message directly after results.
 const RESULTS_READ: &str = "I have read the results.";
@@ -40,7 +40,7 @@ pub(super) fn write_messages(
         writer.push_text(TurnRole::System, Cow::Borrowed(&**text));
     }
     let last_question = conversation.turns.iter().rposition(is_question);
-    // A message between calls and their results is refused by most hosts, so the system's waits until the results are written.
+    // Most hosts refuse a message between calls and their results, so a system message waits until the results are written.
     let mut waiting: Vec<&ContentBlock<'_>> = Vec::new();
     let mut has_open_calls = false;
     for (index, turn) in conversation.turns.iter().enumerate() {
@@ -73,27 +73,28 @@ pub(super) fn write_messages(
     Ok(())
 }
 
-/// Whether a turn begins a new exchange. Texts beside results are remarks within one: agents put reminders there.
+/// Whether a turn begins a new exchange. Text in addition to results is a remark within an exchange, because agents add reminders
+/// there.
 fn is_question(turn: &ConversationTurn<'_>) -> bool {
     turn.role == TurnRole::User && !turn.blocks.iter().any(ContentBlock::is_result)
 }
 
 /// A part of a message.
 enum ChatPart<'b> {
-    /// A text.
+    /// Text.
     Text(Cow<'b, str>),
-    /// The URL of an image; only of the user.
+    /// The URL of an image; only in the user's messages.
     Image(Cow<'b, str>),
 }
 
-/// The last message, which has not been written yet: some hosts refuse two neighbours of one role, so what follows with the same
-/// role joins it.
+/// The last message, which has not been written yet. Some hosts refuse two adjacent messages of the same role, so further content
+/// of the same role is added to it.
 struct OpenMessage<'b> {
     role: TurnRole,
     parts: Vec<ChatPart<'b>>,
-    /// The reasoning that is sent back; only of the assistant.
+    /// The reasoning that is sent back; only in the assistant's messages.
     reasoning: Vec<&'b str>,
-    /// Only of the assistant.
+    /// The calls; only in the assistant's messages.
     calls: Vec<&'b ToolCall<'b>>,
 }
 
@@ -133,7 +134,7 @@ impl OpenMessage<'_> {
         }
     }
 
-    /// Writes the content of a user's message; texts alone become one string, which every host takes.
+    /// Writes the content of a user's message. If it contains only text, it becomes one string, which every host accepts.
     fn write_parts(&self, message: &mut JsonObjectWriter<'_>) {
         let has_images = self.parts.iter().any(|part| matches!(part, ChatPart::Image(_)));
         if !has_images {
@@ -154,19 +155,19 @@ impl OpenMessage<'_> {
     }
 }
 
-/// Writes turns one behind the other.
+/// The writer of consecutive turns.
 struct ChatTurnWriter<'w, 'o, 'b> {
     traits: &'w ChatTraits,
     losses: &'w mut TranslationLosses,
     messages: &'w mut JsonArrayWriter<'o>,
-    /// The last message, unless it is the result of a call.
+    /// The last message, which can still grow; `None` if the last message is the result of a call.
     open: Option<OpenMessage<'b>>,
     /// Whether the last message is the result of a call.
     is_behind_result: bool,
 }
 
 impl<'b> ChatTurnWriter<'_, '_, 'b> {
-    /// Whether the host wants the reasoning of an assistant's turn back.
+    /// Whether the host requires the reasoning of an assistant's turn.
     fn wants_reasoning(&self, has_calls: bool, is_recent: bool) -> bool {
         let has_place = self.traits.reasoning != ChatReasoning::Hidden;
         has_place
@@ -177,7 +178,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
             }
     }
 
-    /// The last message if it has this role, else a new one.
+    /// Returns the open message if it has this role, otherwise a new one.
     fn message_of(&mut self, role: TurnRole) -> &mut OpenMessage<'b> {
         if self.open.as_ref().is_some_and(|open| open.role != role) {
             self.close_message();
@@ -195,7 +196,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
         self.message_of(role).parts.push(ChatPart::Text(text));
     }
 
-    /// Writes the last message.
+    /// Writes the open message.
     fn close_message(&mut self) {
         let place = self.traits.reasoning;
         if let Some(open) = self.open.take() {
@@ -203,7 +204,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
         }
     }
 
-    /// Adds a message of the assistant where the host accepts no message of the user. Returns whether it did.
+    /// Adds an assistant's message if the host does not accept a user's message at this point. Returns whether it added one.
     fn separate_from_results(&mut self) -> bool {
         let is_needed = self.is_behind_result && !self.traits.user_after_results;
         if is_needed {
@@ -226,7 +227,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
         }
     }
 
-    /// Adds the results of a turn, then the texts of the system that waited for them, then everything else as one message.
+    /// Adds the results of a turn, then the system texts that waited for them, then all other content as one message.
     fn write_user(
         &mut self,
         turn: &'b ConversationTurn<'_>,
@@ -256,7 +257,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
             return Ok(());
         }
         if self.separate_from_results() {
-            // An image of a result is reported already.
+            // An image in a result has already been reported.
             if let Some(block) = turn.blocks.iter().find(|block| !block.is_result()) {
                 self.losses.adapted(block.path.as_str());
             }
@@ -265,7 +266,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
         Ok(())
     }
 
-    /// Writes the result of a call. Its images go to `images`, for a user's message.
+    /// Writes the result of a call. Its images are added to `images`, for a user's message.
     fn write_result(
         &mut self,
         path: &str,
@@ -308,7 +309,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
         Ok(())
     }
 
-    /// Appends a block as parts of a user's message; nothing if it is left out and reported.
+    /// Adds a block to the parts of a user's message.
     fn push_block(&mut self, block: &'b ContentBlock<'_>, parts: &mut Vec<ChatPart<'b>>) -> Result<(), Untranslatable> {
         match &block.content {
             BlockContent::Text(text) | BlockContent::Refusal(text) => {
@@ -316,7 +317,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
                 Ok(())
             }
             BlockContent::Media(media) => self.push_media(&block.path, media, parts),
-            // Only the model reasons and calls, and results are no parts.
+            // Only the model reasons and calls tools, and results are not parts of a message.
             BlockContent::Reasoning(_) | BlockContent::Call(_) | BlockContent::Result(_) => Ok(()),
         }
     }
@@ -329,7 +330,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
     ) -> Result<(), Untranslatable> {
         match media.kind {
             MediaKind::Image => {
-                // The protocol has no place for the name.
+                // The protocol has no member for the name.
                 if let Some(name) = &media.name {
                     self.losses.adapted(path);
                     parts.push(ChatPart::Text(Cow::Borrowed(&**name)));
@@ -353,8 +354,8 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
         }
     }
 
-    /// Adds an assistant's turn. Text behind a call joins the text before it: a message between a call and its result is refused by
-    /// most hosts.
+    /// Adds an assistant's turn. Text after a call is joined to the text before it, because most hosts refuse a message between a
+    /// call and its result.
     fn write_assistant(&mut self, turn: &'b ConversationTurn<'_>, wants_reasoning: bool) {
         for block in &turn.blocks {
             match &block.content {
@@ -375,14 +376,14 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
                 }
                 BlockContent::Reasoning(_) => self.losses.dropped(block.path.as_str()),
                 BlockContent::Call(call) => self.message_of(TurnRole::Assistant).calls.push(call),
-                // Only the user has these.
+                // Only the user's turns contain these.
                 BlockContent::Media(_) | BlockContent::Result(_) => {}
             }
         }
     }
 }
 
-/// Appends a text below what is there.
+/// Appends a text after a blank line, or without one if there is no content.
 fn push_paragraph(content: &mut String, text: &str) {
     if !content.is_empty() {
         content.push_str(BLOCK_BREAK);
@@ -432,7 +433,7 @@ fn write_text_part(text: &str, part: &mut JsonObjectWriter<'_>) {
 }
 
 fn write_call(call: &ToolCall<'_>, calls: &mut JsonArrayWriter<'_>) {
-    // Hosts read the text as JSON, which an empty one is not.
+    // Hosts parse the arguments as JSON, and an empty string is not JSON.
     let arguments = match call.arguments.trim().is_empty() {
         true => "{}",
         false => &*call.arguments,

@@ -1,4 +1,4 @@
-//! The turns of a conversation as contents of Gemini.
+//! Writes the turns of a conversation as contents of a Gemini request.
 
 use std::borrow::Cow;
 
@@ -19,20 +19,20 @@ use crate::domain::translation::{
     },
 };
 
-/// The text in a result that replaces media; the media follow the result.
+/// The text in a result that replaces media, which are placed after the result.
 const MEDIA_PLACE: &str = "[attachment: see what follows this result]";
-/// The signature of a call that the provider did not make. With it, Gemini skips its check: `skip_thought_signature_validator` in
-/// base64.
+/// The signature of a call that another provider made. It makes Gemini skip its check. It is the base64 of
+/// `skip_thought_signature_validator`.
 const SKIP_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
-/// A block of the model that is a part, with the signature that belongs to it.
+/// A block of the model that becomes a part, and the signature of that part.
 type SignedBlock<'b, 'a> = (&'b ContentBlock<'a>, Option<&'b str>);
 
-/// A piece of the contents. Neighbouring pieces of one role become one content, because the roles of contents alternate.
+/// A piece of the contents. Adjacent pieces of the same role become one content, because the roles of contents alternate.
 enum ContentPiece<'b, 'a> {
-    /// A text of the system behind the first turn; the user says it.
+    /// A system text after the first turn, which is sent as the user's.
     System(&'b ContentBlock<'a>),
-    /// A turn of the user, with the texts of the system that wait for its results.
+    /// A turn of the user, and the system texts that wait for its results.
     User(&'b ConversationTurn<'a>, Vec<&'b ContentBlock<'a>>),
     /// The parts of a turn of the model, each with its signature; never empty.
     Model(Vec<SignedBlock<'b, 'a>>),
@@ -82,14 +82,14 @@ pub(super) fn write_contents(
     }
 }
 
-/// The pieces of all turns in order, without turns of which nothing can be sent.
+/// Returns the pieces of all turns in order, without turns that have no content for the provider.
 fn content_pieces<'b, 'a>(
     turns: &'b [ConversationTurn<'a>],
     generation: GeminiGeneration,
     losses: &mut TranslationLosses,
 ) -> Vec<ContentPiece<'b, 'a>> {
     let mut pieces = Vec::new();
-    // Results must be the first of what follows their calls, so the system's texts wait until they are written.
+    // Results must directly follow their calls, so system texts wait until the results are written.
     let mut waiting: Vec<&ContentBlock<'_>> = Vec::new();
     let mut has_open_calls = false;
     for turn in turns {
@@ -124,7 +124,7 @@ fn write_system_text(block: &ContentBlock<'_>, losses: &mut TranslationLosses, p
     }
 }
 
-/// Writes a user's turn: the results, the texts of the system that waited for them, and everything else.
+/// Writes a user's turn: the results, the system texts that waited for them, and all other content.
 fn write_user(
     turn: &ConversationTurn<'_>,
     waiting: &[&ContentBlock<'_>],
@@ -161,12 +161,12 @@ fn write_user_part(
             Ok(())
         }
         BlockContent::Media(media) => write_media(&block.path, media, losses, parts),
-        // Only the model reasons and calls, and results have their own place.
+        // Only the model reasons and calls tools, and results are written separately.
         BlockContent::Reasoning(_) | BlockContent::Call(_) | BlockContent::Result(_) => Ok(()),
     }
 }
 
-/// Writes the result of a call. Media that the result itself cannot have follow it as parts of the user.
+/// Writes the result of a call. Media that the result itself cannot contain follow it as parts of the user.
 fn write_result(
     path: &str,
     result: &ToolCallResult<'_>,
@@ -200,7 +200,7 @@ fn write_result(
                     behind.push(block);
                 }
             }
-            // Only turns have these.
+            // Only turns contain these.
             BlockContent::Reasoning(_) | BlockContent::Call(_) | BlockContent::Result(_) => {}
         }
     }
@@ -226,7 +226,8 @@ fn write_result(
     Ok(())
 }
 
-/// The media type and the base64 of media that a result itself can have: images and documents, since the third generation.
+/// Returns the media type and the base64 of media that the result itself can contain: images and documents, since the third
+/// generation. `None` for other media.
 fn bytes_for_result<'b>(media: &'b MediaContent<'_>, generation: GeminiGeneration) -> Option<(&'b str, &'b str)> {
     if !generation.is_since_third() {
         return None;
@@ -239,7 +240,7 @@ fn bytes_for_result<'b>(media: &'b MediaContent<'_>, generation: GeminiGeneratio
     }
 }
 
-/// Writes the members by which calls and results belong together.
+/// Writes the id and the name, which assign a result to its call.
 fn write_call_name(id: &str, name: &str, object: &mut JsonObjectWriter<'_>) {
     if !id.is_empty() {
         object.text("id", id);
@@ -259,14 +260,15 @@ fn write_model(blocks: &[SignedBlock<'_, '_>], losses: &mut TranslationLosses, p
     }
 }
 
-/// The blocks of the model's turn that are parts, each with the signature that belongs to it. The first call of a turn needs one.
+/// Returns the blocks of the model's turn that become parts, each with its signature. The first call of a turn requires a
+/// signature.
 fn signed_blocks<'b, 'a>(
     turn: &'b ConversationTurn<'a>,
     generation: GeminiGeneration,
     losses: &mut TranslationLosses,
 ) -> Vec<SignedBlock<'b, 'a>> {
     let mut parts: Vec<SignedBlock<'b, 'a>> = Vec::new();
-    // The signature for the next part, with the path of its block.
+    // The path of the block with the signature for the next part, and that signature.
     let mut pending: Option<(&str, &str)> = None;
     let mut has_calls = false;
     for block in &turn.blocks {
@@ -294,7 +296,7 @@ fn signed_blocks<'b, 'a>(
                 has_calls = true;
                 parts.push((block, signature));
             }
-            // Only the user has these.
+            // Only the user's turns contain these.
             BlockContent::Media(_) | BlockContent::Result(_) => {}
         }
     }
@@ -316,12 +318,12 @@ fn write_model_part(block: &ContentBlock<'_>, losses: &mut TranslationLosses, pa
                 losses.adapted(block.path.as_str());
             }
         }
-        // Reasoning is in the signatures, and only the user has the others.
+        // Reasoning is in the signatures, and only the user's turns contain media and results.
         BlockContent::Reasoning(_) | BlockContent::Media(_) | BlockContent::Result(_) => {}
     }
 }
 
-/// Writes a call. Returns whether its arguments had to be wrapped.
+/// Writes a call. Returns whether its arguments had to be wrapped in an object.
 fn write_call(call: &ToolCall<'_>, part: &mut JsonObjectWriter<'_>) -> bool {
     let (arguments, is_wrapped) = call.object_arguments();
     part.object("functionCall", |function| {

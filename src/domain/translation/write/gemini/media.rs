@@ -1,4 +1,4 @@
-//! Media as parts of Gemini: bytes in the request, or a URL with the media type that the protocol requires.
+//! Writes media as parts of a Gemini request: bytes in the request, or a URL with the media type that the protocol requires.
 
 use crate::domain::translation::{
     conversation::{MediaContent, MediaSource},
@@ -7,7 +7,7 @@ use crate::domain::translation::{
     write::document_text,
 };
 
-/// The media types of URLs by their endings.
+/// The media types of URLs by their file extensions.
 const TYPES_BY_ENDING: [(&str, &str); 34] = [
     ("png", "image/png"),
     ("jpg", "image/jpeg"),
@@ -48,7 +48,7 @@ const TYPES_BY_ENDING: [(&str, &str); 34] = [
 /// Writes media as parts of the user.
 ///
 /// # Errors
-/// The media are at a URL and nothing states their type.
+/// The media are at a URL without a known media type.
 pub(super) fn write_media(
     path: &str,
     media: &MediaContent<'_>,
@@ -60,7 +60,7 @@ pub(super) fn write_media(
         parts.object(|part| part.text("text", &text));
         return Ok(());
     }
-    // The protocol has no place for a name, but the conversation may refer to it.
+    // The protocol has no member for a name, but the conversation may refer to it.
     if let Some(name) = &media.name {
         losses.adapted(path);
         parts.object(|part| part.text("text", name));
@@ -99,7 +99,7 @@ pub(super) fn write_inline(media_type: &str, data: &str, part: &mut JsonObjectWr
     });
 }
 
-/// The media type that the ending of a URL's path stands for.
+/// Returns the media type for the file extension of a URL; `None` if the extension is unknown.
 fn type_by_ending(url: &str) -> Option<&'static str> {
     let address = url.split(['?', '#']).next()?;
     let (_, behind_scheme) = address.split_once("://")?;

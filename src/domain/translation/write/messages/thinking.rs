@@ -13,15 +13,15 @@ use crate::domain::{
     wire::Protocol,
 };
 
-/// The least budget for thinking.
+/// The minimum thinking budget, in tokens.
 const BUDGET_MIN: u64 = 1_024;
 
-/// The member `thinking` and what belongs to it.
+/// The member `thinking` and the member for the effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ThinkingMembers {
     form: ThinkingForm,
     display: Option<&'static str>,
-    /// The word of `output_config.effort`.
+    /// The value of `output_config.effort`; `None` if the member is not written.
     pub(super) effort: Option<&'static str>,
 }
 
@@ -32,17 +32,17 @@ enum ThinkingForm {
     Unset,
     /// No thinking.
     Disabled,
-    /// As much as the model thinks right.
+    /// Thinking of which the model decides the amount.
     Adaptive,
-    /// With a budget in tokens.
+    /// Thinking with a budget.
     Enabled {
-        /// The budget.
+        /// The budget in tokens.
         budget: u64,
     },
 }
 
 impl ThinkingMembers {
-    /// Converts the client's options about reasoning. `max_tokens` is the maximum number of output tokens.
+    /// Creates the members from the client's options about reasoning. `max_tokens` is the maximum number of output tokens.
     pub(super) fn new(
         conversation: &Conversation<'_>,
         target: &TranslationTarget<'_>,
@@ -58,13 +58,13 @@ impl ThinkingMembers {
         let from = target.translation.from;
         match conversation.options.shows_reasoning {
             Some(shows_reasoning) if members.is_on() => {
-                // The reader of Responses has reported its member, which has two names.
+                // The reader of Responses has already reported the member, which has two possible names.
                 if from != Protocol::Responses {
                     losses.adapted(display_path(from));
                 }
                 members.display = Some(if shows_reasoning { "summarized" } else { "omitted" });
             }
-            // There will be nothing to see. The reader of Responses has reported the member.
+            // The client will get no reasoning. For Responses, its reader has already reported the member.
             Some(true) if from == Protocol::Gemini => losses.dropped(display_path(from)),
             Some(_) | None => {}
         }
@@ -104,7 +104,7 @@ fn form_and_effort(
     max_tokens: u64,
     losses: &mut TranslationLosses,
 ) -> (ThinkingForm, Option<&'static str>) {
-    // The protocol refuses thinking together with a call that is forced.
+    // The protocol refuses thinking together with a forced call.
     let is_forced = match conversation.tool_choice {
         ToolChoice::Unset | ToolChoice::Auto | ToolChoice::Forbidden => false,
         ToolChoice::Required | ToolChoice::Named(_) => true,
@@ -134,12 +134,12 @@ fn form_and_effort(
             let budget = budget.clamp(BUDGET_MIN, max_tokens - 1);
             (ThinkingForm::Enabled { budget }, None)
         }
-        // No budget is both large enough and below the maximum.
+        // The maximum number of output tokens is too low for any budget, or the client sets no budget.
         Some(_) | None => (ThinkingForm::Adaptive, Some(effort)),
     }
 }
 
-/// The word for an effort; `None` for no reasoning.
+/// Returns the value of the member for an effort; `None` for no reasoning.
 fn effort_word(effort: ReasoningEffort) -> Option<&'static str> {
     match effort {
         ReasoningEffort::Off => None,
@@ -151,8 +151,8 @@ fn effort_word(effort: ReasoningEffort) -> Option<&'static str> {
     }
 }
 
-/// Whether the model's last turn has calls and does not begin with thinking, for example because another model made them. With a
-/// budget the protocol refuses that.
+/// Whether the model's last turn has calls and does not begin with thinking, for example because another model wrote it. The
+/// protocol refuses such a turn if thinking has a budget.
 fn has_call_without_thinking(turns: &[ConversationTurn<'_>]) -> bool {
     let last = turns.iter().rev().find(|turn| turn.role == TurnRole::Assistant);
     last.is_some_and(|turn| {
@@ -168,7 +168,7 @@ fn has_call_without_thinking(turns: &[ConversationTurn<'_>]) -> bool {
     })
 }
 
-/// The client's member that says whether it wants to see reasoning.
+/// Returns the path of the member with which the client states whether it wants reasoning.
 fn display_path(from: Protocol) -> &'static str {
     match from {
         Protocol::Messages => "thinking.display",

@@ -1,4 +1,4 @@
-//! The turns of a conversation as messages of Messages.
+//! Writes the turns of a conversation as messages of a Messages request.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
@@ -23,7 +23,7 @@ pub(super) fn write_messages(
     losses: &mut TranslationLosses,
     messages: &mut JsonArrayWriter<'_>,
 ) -> Result<(), Untranslatable> {
-    // Results must be the first of what follows their calls, so the system's texts wait until they are written.
+    // Results must directly follow their calls, so system texts wait until the results are written.
     let mut waiting: Vec<&ContentBlock<'_>> = Vec::new();
     let mut has_open_calls = false;
     let mut prefill: Option<&str> = None;
@@ -68,7 +68,7 @@ pub(super) fn write_messages(
     }
 }
 
-/// Writes a text of the system behind the first turn as a message of its own.
+/// Writes a system text after the first turn as a separate message.
 fn write_system(block: &ContentBlock<'_>, losses: &mut TranslationLosses, messages: &mut JsonArrayWriter<'_>) {
     messages.object(|message| {
         message.text("role", "user");
@@ -83,8 +83,8 @@ fn write_system_text(block: &ContentBlock<'_>, losses: &mut TranslationLosses, c
     }
 }
 
-/// Writes a user's turn: the results, the texts of the system that waited for them, and everything else. Returns whether there
-/// was anything to write.
+/// Writes a user's turn: the results, the system texts that waited for them, and all other content. Returns whether there was any
+/// content.
 fn write_user(
     turn: &ConversationTurn<'_>,
     waiting: &[&ContentBlock<'_>],
@@ -127,7 +127,7 @@ fn write_user(
     Ok(true)
 }
 
-/// Writes an assistant's turn. Returns the path of its last block, or `None` if nothing of the turn can be sent.
+/// Writes an assistant's turn. Returns the path of its last block; `None` if the turn has no content for the provider.
 fn write_assistant<'b>(
     turn: &'b ConversationTurn<'_>,
     losses: &mut TranslationLosses,
@@ -164,7 +164,7 @@ fn write_assistant<'b>(
     Ok(Some(path))
 }
 
-/// Whether a block is a text of white space alone, which the protocol refuses.
+/// Whether a block is a text that consists of white space, which the protocol refuses.
 fn is_blank(block: &ContentBlock<'_>) -> bool {
     match &block.content {
         BlockContent::Text(text) | BlockContent::Refusal(text) => text.trim().is_empty(),
@@ -202,7 +202,7 @@ fn write_text(text: &str, item: &mut JsonObjectWriter<'_>) {
     item.text("text", text);
 }
 
-/// Writes reasoning as its maker gave it. Other makers' kinds were left out before.
+/// Writes reasoning unchanged. Kinds of other protocols have been dropped before.
 fn write_reasoning(state: &ReasoningState<'_>, content: &mut JsonArrayWriter<'_>) {
     match state {
         ReasoningState::Thinking { text, signature } => content.object(|item| {
@@ -218,8 +218,8 @@ fn write_reasoning(state: &ReasoningState<'_>, content: &mut JsonArrayWriter<'_>
     }
 }
 
-/// Writes a call. Returns whether its arguments had to be wrapped. An id that another protocol's provider made may have
-/// characters that this one refuses; then it gets the form that clients get.
+/// Writes a call. Returns whether its arguments had to be wrapped in an object. An id from a provider of another protocol may
+/// have characters that this protocol refuses, so the id gets the form that clients get.
 fn write_call(call: &ToolCall<'_>, content: &mut JsonArrayWriter<'_>) -> bool {
     let (input, is_wrapped) = call.object_arguments();
     content.object(|item| {
@@ -249,11 +249,11 @@ fn write_result(
                 | BlockContent::Call(_)
                 | BlockContent::Result(_) => None,
             },
-            // The protocol requires some content.
+            // The protocol requires content in the result of a failure.
             (None, _) if result.is_error => Some(ERROR_LINE),
             (Some(_) | None, _) => None,
         };
-        // Not every host takes an array, and most results are one text.
+        // Not every host accepts an array, and most results are a single text.
         if let Some(text) = only_text {
             item.text("content", text);
         } else if !blocks.is_empty() {
@@ -274,7 +274,7 @@ fn write_media(
 ) -> Result<(), Untranslatable> {
     match media.kind {
         MediaKind::Image => {
-            // An image has no place for a name, but the conversation may refer to it.
+            // An image has no member for a name, but the conversation may refer to it.
             if let Some(name) = &media.name {
                 losses.adapted(path);
                 content.object(|item| write_text(name, item));
@@ -307,7 +307,7 @@ fn write_source(source: &MediaSource<'_>, object: &mut JsonObjectWriter<'_>) {
     }
 }
 
-/// Writes a document. One that is no PDF is sent as text, if it is text.
+/// Writes a document. A document that is not a PDF is sent as text if it is text.
 fn write_document(
     path: &str,
     media: &MediaContent<'_>,
@@ -337,7 +337,7 @@ fn write_document(
     Ok(())
 }
 
-/// The text that this base64 encodes; `None` if it is none.
+/// Returns the text in this base64; `None` if it is not base64 of a text.
 fn decoded_text(base64: &str) -> Option<String> {
     let text = String::from_utf8(STANDARD.decode(base64).ok()?).ok()?;
     (!text.is_empty() && !text.contains('\0')).then_some(text)

@@ -1,5 +1,5 @@
-//! The turns of a conversation as input items of Responses. Everything stays in its place: the protocol takes messages between a
-//! call and its result.
+//! Writes the turns of a conversation as input items of a Responses request. All content keeps its position, because the protocol
+//! accepts messages between a call and its result.
 
 use std::borrow::Cow;
 
@@ -17,9 +17,9 @@ use crate::domain::translation::{
 
 /// The media type of a PDF.
 const PDF_TYPE: &str = "application/pdf";
-/// The ending of a PDF's name, by which the provider knows what it is.
+/// The file extension of a PDF, by which the provider recognizes it.
 const PDF_ENDING: &str = ".pdf";
-/// The name of a document that has none: the protocol requires one beside the bytes.
+/// The name of a document without a name. The protocol requires a name in addition to the bytes.
 const DOCUMENT_NAME: &str = "document";
 
 /// Writes all turns.
@@ -62,7 +62,7 @@ pub(super) fn write_items(
     }
 }
 
-/// The blocks of the model's turn without reasoning that the provider would refuse.
+/// Returns the blocks of the model's turn, without reasoning that the provider would refuse.
 fn sendable_blocks<'b, 'a>(
     turn: &'b ConversationTurn<'a>,
     losses: &mut TranslationLosses,
@@ -79,15 +79,15 @@ fn sendable_blocks<'b, 'a>(
             | BlockContent::Result(_) => blocks.push(block),
         }
     }
-    // The protocol refuses reasoning that nothing of the same turn follows.
+    // The protocol refuses reasoning that is not followed by other content of the same turn.
     while let Some(block) = blocks.pop_if(|block| matches!(block.content, BlockContent::Reasoning(_))) {
         losses.dropped(block.path.as_str());
     }
     blocks
 }
 
-/// The JSON text of a reasoning item; `None` for the state of another protocol. The text has come through the client, so it may
-/// be forged, and it is copied into the body: it must be one object of this type and nothing else.
+/// Returns the JSON text of a reasoning item; `None` for the state of another protocol. The text has passed through the client,
+/// so it can be forged. It is copied into the body, so it must be a single object of this type.
 fn reasoning_item<'b>(state: &'b ReasoningState<'_>) -> Option<&'b str> {
     match state {
         ReasoningState::Item { json } => {
@@ -102,7 +102,7 @@ fn reasoning_item<'b>(state: &'b ReasoningState<'_>) -> Option<&'b str> {
     }
 }
 
-/// Writes the blocks of one turn: neighbours that are parts of a message as one message, and the others as items of their own.
+/// Writes the blocks of one turn: adjacent parts of a message as one message, and each other block as an item.
 fn write_blocks(
     role: &str,
     blocks: &[&ContentBlock<'_>],
@@ -180,7 +180,7 @@ fn write_input_part(
             Ok(())
         }
         BlockContent::Media(media) => write_media(&block.path, media, losses, content),
-        // Only the model reasons and calls, and results are no parts.
+        // Only the model reasons and calls tools, and results are not parts of a message.
         BlockContent::Reasoning(_) | BlockContent::Call(_) | BlockContent::Result(_) => Ok(()),
     }
 }
@@ -191,7 +191,7 @@ fn write_input_text(text: &str, part: &mut JsonObjectWriter<'_>) {
 }
 
 fn write_call(call: &ToolCall<'_>, items: &mut JsonArrayWriter<'_>) {
-    // Hosts read the text as JSON, which an empty one is not.
+    // Hosts parse the arguments as JSON, and an empty string is not JSON.
     let arguments = match call.arguments.trim().is_empty() {
         true => "{}",
         false => &*call.arguments,
@@ -204,7 +204,7 @@ fn write_call(call: &ToolCall<'_>, items: &mut JsonArrayWriter<'_>) {
     });
 }
 
-/// Writes the result of a call: texts alone as one string, which every host takes.
+/// Writes the result of a call. If it contains only text, it becomes one string, which every host accepts.
 fn write_result(
     path: &str,
     result: &ToolCallResult<'_>,
@@ -233,7 +233,7 @@ fn write_result(
     })
 }
 
-/// The result as one text; `None` if it has more than texts.
+/// Returns the result as one text; `None` if it contains anything other than text.
 fn result_text(result: &ToolCallResult<'_>) -> Option<String> {
     let mut texts: Vec<&str> = Vec::new();
     for block in &result.content {
@@ -304,7 +304,7 @@ fn write_document(
     }
 }
 
-/// Writes the name of media as a text before them, where the protocol has no place for it.
+/// Writes the name of media as a text before the media, because the protocol has no member for it.
 fn write_name(path: &str, media: &MediaContent<'_>, losses: &mut TranslationLosses, content: &mut JsonArrayWriter<'_>) {
     if let Some(name) = &media.name {
         losses.adapted(path);
