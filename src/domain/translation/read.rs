@@ -82,7 +82,7 @@ fn check_caller(object: &mut MemberReader<'_>, losses: &mut TranslationLosses) -
     }
 }
 
-/// Returns the summary in a client's opaque field, as a text of the user; `None` if weir did not create the field.
+/// Returns the summary in a client's opaque field, as text for a user's turn; `None` if weir did not create the field.
 fn summary_text(field: &str) -> Option<String> {
     Some(format!("{SUMMARY_HEAD}\n{}", unwrap_summary(field)?))
 }

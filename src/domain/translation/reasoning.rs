@@ -153,7 +153,7 @@ pub(crate) fn wrap_summary(summary: &str, maker: &ReasoningMaker) -> Option<Stri
     carrier(maker, SUMMARY_KIND, &serde_json::to_vec(summary).ok()?)
 }
 
-/// Returns the summary of a conversation in a client's opaque field, whoever its maker is; `None` if weir did not create the
+/// Returns the summary of a conversation in a client's opaque field, from any maker; `None` if weir did not create the
 /// field.
 pub(crate) fn unwrap_summary(field: &str) -> Option<String> {
     if field.len() > CARRIER_BYTES_MAX {

@@ -95,7 +95,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         self.conversation.push(role, ContentBlock { path, content });
     }
 
-    /// Returns the text at the end of the conversation; `None` if the conversation does not end with a text of the model.
+    /// Returns the text at the end of the conversation; `None` if the conversation does not end with text of the model.
     fn last_text(&mut self) -> Option<&mut Cow<'a, str>> {
         let turn = self.conversation.turns.last_mut()?;
         if turn.role != TurnRole::Assistant {

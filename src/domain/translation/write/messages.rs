@@ -51,7 +51,7 @@ pub(super) fn write(
 }
 
 fn write_system(system: &[Cow<'_, str>], object: &mut JsonObjectWriter<'_>) {
-    // The protocol refuses a text that consists of white space.
+    // The protocol refuses text that consists of white space.
     let mut texts = system.iter().filter(|text| !text.trim().is_empty()).peekable();
     if texts.peek().is_none() {
         return;

@@ -391,7 +391,7 @@ fn parse<'a, T: Deserialize<'a>>(json: Option<&'a RawValue>) -> Result<T, Answer
     read.ok_or(AnswerFault::Unreadable)
 }
 
-/// Emits a text, unless it is missing or empty.
+/// Emits text, unless it is missing or empty.
 fn emit_text<'t>(
     event: impl FnOnce(Cow<'t, str>) -> AnswerEvent<'t>,
     text: Option<&'t str>,
@@ -427,7 +427,7 @@ fn end_content(content: OpenContent, emit: &mut Emit<'_>) -> Result<(), AnswerFa
     }
 }
 
-/// A source of a text, as a citation contains it.
+/// A source in the form in which a citation contains it.
 #[derive(Debug, Deserialize)]
 struct MessagesSource {
     url: Option<String>,
@@ -457,7 +457,7 @@ fn citation(source: &RawValue) -> AnswerEvent<'static> {
     }
 }
 
-/// Returns the sources that a text's citations name.
+/// Returns the sources that the citations of a text block name.
 fn citations(sources: &RawValue) -> Vec<AnswerEvent<'static>> {
     match serde_json::from_str::<Vec<MessagesSource>>(sources.get()) {
         Ok(sources) => sources.into_iter().map(MessagesSource::into_event).collect(),

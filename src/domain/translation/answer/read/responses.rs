@@ -189,7 +189,7 @@ impl ResponsesAnswerReader {
         item.complete(&ResponsesItem::parse(json)?, json.get(), &mut self.context, emit)
     }
 
-    /// Handles a piece of a text, or a complete text. Events of any other kind only report progress.
+    /// Handles a piece of text, or a complete text part. Events of any other kind only report progress.
     fn on_text(&mut self, kind: &str, event: &ResponsesEvent<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let (kind, number, whole) = match kind {
             "output_text.delta" => (PartKind::Text, event.content_index, None),

@@ -50,7 +50,7 @@ pub(crate) struct MessagesAnswerWriter {
     held: HeldReasoning,
     /// The losses that are added if the open block is dropped together with the held reasoning before it.
     held_before_open: AnswerLosses,
-    /// Whether the last block may be a text.
+    /// Whether the last block may be text.
     ends_with_text: bool,
     has_text: bool,
     has_refused: bool,

@@ -228,8 +228,8 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(choice)
     }
 
-    /// Refuses a request that offers no function if it forces a call, or if it has tools that the provider cannot run and does not
-    /// forbid calls.
+    /// Refuses a request that offers no function if it forces a call, or if it has tools that the provider cannot run and does
+    /// not forbid calls.
     ///
     /// # Errors
     /// The request is refused.

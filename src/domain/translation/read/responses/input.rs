@@ -22,7 +22,7 @@ const ANNOTATIONS: [&str; 6] = ["phase", "end_turn", "metadata", "created_by", "
 /// The annotation that Codex adds to each item for OpenAI.
 const ITEM_METADATA: &str = "internal_chat_message_metadata_passthrough";
 
-/// The request for a summary that replaces the conversation, as a text of the user.
+/// The text of the user's message that requests a summary, which replaces the conversation.
 const SUMMARY_REQUEST: &str = "Summarize this conversation, so that another model can continue the work with your summary \
                                alone. State the user's goals, constraints and preferences; what was done and decided, and \
                                why; what is known now; files, commands, names and values that are still needed, spelled \
@@ -132,7 +132,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// Reads a message between agents of one client. It becomes a text of the user that names both agents.
+    /// Reads a message between agents of one client. It becomes text of the user that names both agents.
     fn read_agent_message(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let author = object.text("author")?.unwrap_or_default();
         let recipient = object.text("recipient")?.unwrap_or_default();
@@ -182,7 +182,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// Reads the request for a summary that replaces the conversation. It becomes a text of the user.
+    /// Reads the request for a summary that replaces the conversation. It becomes text of the user.
     fn read_compaction_trigger(&mut self, object: MemberReader<'a>) -> Result<(), Untranslatable> {
         self.wants_summary = true;
         let path = object.path().to_owned();

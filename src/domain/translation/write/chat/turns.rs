@@ -383,7 +383,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
     }
 }
 
-/// Appends a text after a blank line, or without one if there is no content.
+/// Appends text as a paragraph, after a blank line unless it is the first one.
 fn push_paragraph(content: &mut String, text: &str) {
     if !content.is_empty() {
         content.push_str(BLOCK_BREAK);

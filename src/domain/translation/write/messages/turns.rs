@@ -164,7 +164,7 @@ fn write_assistant<'b>(
     Ok(Some(path))
 }
 
-/// Whether a block is a text that consists of white space, which the protocol refuses.
+/// Whether a block is text that consists of white space, which the protocol refuses.
 fn is_blank(block: &ContentBlock<'_>) -> bool {
     match &block.content {
         BlockContent::Text(text) | BlockContent::Refusal(text) => text.trim().is_empty(),
@@ -337,7 +337,7 @@ fn write_document(
     Ok(())
 }
 
-/// Returns the text in this base64; `None` if it is not base64 of a text.
+/// Returns the text that this base64 encodes; `None` if it is not base64 of text.
 fn decoded_text(base64: &str) -> Option<String> {
     let text = String::from_utf8(STANDARD.decode(base64).ok()?).ok()?;
     (!text.is_empty() && !text.contains('\0')).then_some(text)

@@ -304,7 +304,7 @@ fn write_document(
     }
 }
 
-/// Writes the name of media as a text before the media, because the protocol has no member for it.
+/// Writes the name of media as text before the media, because the protocol has no member for it.
 fn write_name(path: &str, media: &MediaContent<'_>, losses: &mut TranslationLosses, content: &mut JsonArrayWriter<'_>) {
     if let Some(name) = &media.name {
         losses.adapted(path);

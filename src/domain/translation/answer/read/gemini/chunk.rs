@@ -65,7 +65,7 @@ impl<'a> GeminiCandidate<'a> {
         parts.unwrap_or_default()
     }
 
-    /// Whether the candidate has a text or a call.
+    /// Whether the candidate has text or a call.
     pub(super) fn has_content(&self) -> bool {
         let has_text = |part: &GeminiAnswerPart<'_>| part.text.as_ref().is_some_and(|text| !text.trim().is_empty());
         self.parts()

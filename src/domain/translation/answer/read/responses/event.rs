@@ -22,7 +22,7 @@ pub(super) struct ResponsesEvent<'a> {
     pub(super) content_index: Option<u64>,
     /// The index of the part in the item's summary.
     pub(super) summary_index: Option<u64>,
-    /// A piece of a text, of arguments or of a custom tool's input.
+    /// A piece of text, of arguments or of a custom tool's input.
     #[serde(borrow)]
     pub(super) delta: Option<&'a RawValue>,
     /// A complete text.
@@ -37,7 +37,7 @@ pub(super) struct ResponsesEvent<'a> {
     /// A part of an item.
     #[serde(borrow)]
     pub(super) part: Option<&'a RawValue>,
-    /// A source of a text.
+    /// A source of text, in the form of an annotation.
     #[serde(borrow)]
     pub(super) annotation: Option<&'a RawValue>,
     /// An item.
@@ -249,7 +249,7 @@ fn parts(value: Option<&RawValue>) -> Result<Vec<ResponsesPart<'_>>, AnswerFault
     }
 }
 
-/// A source of a text.
+/// A source of text, in the form of an annotation.
 #[derive(Debug, Deserialize)]
 struct ResponsesAnnotation {
     url: Option<String>,
