@@ -169,8 +169,8 @@ pub(crate) fn translate_request(
     })
 }
 
-/// Whether the client gets the model's visible reasoning: a Gemini client only if it requests it, any other unless it declines
-/// it.
+/// Whether the client gets the model's visible reasoning. Gemini clients get it only if they request it, other clients unless
+/// they decline it.
 fn shows_reasoning(from: Protocol, conversation: &Conversation<'_>) -> bool {
     conversation.options.shows_reasoning.unwrap_or(from != Protocol::Gemini)
 }

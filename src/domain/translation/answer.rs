@@ -142,7 +142,7 @@ pub(crate) struct Citation<'e> {
     pub(crate) quote: Option<Cow<'e, str>>,
 }
 
-/// The reason for which an answer ended.
+/// The reason why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StopCause {
     /// The model finished the answer.
@@ -209,7 +209,7 @@ impl AnswerLosses {
     }
 }
 
-/// The reason for which the translation of an answer was aborted.
+/// The reason why the translation of an answer was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerFault {
     /// An event is longer than [`EVENT_BYTES_MAX`].

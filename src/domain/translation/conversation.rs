@@ -245,7 +245,7 @@ pub(crate) struct RequestOptions<'a> {
     pub(crate) reasoning: Option<PlacedOption<ReasoningRequest>>,
     /// Whether the client wants the reasoning or a summary of it; `None` if the client does not say.
     pub(crate) shows_reasoning: Option<bool>,
-    /// The form of the answer's text.
+    /// The format of the answer's text.
     pub(crate) format: Option<PlacedOption<AnswerFormat<'a>>>,
     /// Whether the model is allowed to call several tools at once; `None` if the client does not say.
     pub(crate) parallel_calls: Option<PlacedOption<bool>>,

@@ -65,7 +65,7 @@ fn quotable(word: &str) -> String {
     word.chars().take(QUOTED_CHARS_MAX).collect()
 }
 
-/// Refuses, in strict mode, a call or result that belongs to a program that another provider ran.
+/// Refuses, in strict mode, a call or result of a program that was run by another provider.
 fn check_caller(object: &mut MemberReader<'_>, losses: &mut TranslationLosses) -> Result<(), Untranslatable> {
     let Some(mut caller) = object.object("caller")? else {
         return Ok(());

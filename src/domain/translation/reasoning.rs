@@ -16,7 +16,7 @@ const PREFIX: &str = "weir1.";
 const MAKER_CHARS: usize = 8;
 /// The letter that marks the summary of a conversation in a carrier.
 const SUMMARY_KIND: char = 't';
-/// The type of the last item of a Responses request that asks for a summary that replaces the conversation.
+/// The type of the item at the end of a Responses request for a summary, which replaces the conversation.
 pub(crate) const COMPACTION_TRIGGER: &str = "compaction_trigger";
 
 /// The maker of reasoning: a model of a provider, used with a particular credential. The state of one maker is meaningless to
@@ -41,7 +41,7 @@ impl ReasoningMaker {
 /// The state of a model's reasoning, in the form in which its maker accepts it in later requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ReasoningState<'a> {
-    /// A thinking block of Messages. Its kind is `m`.
+    /// A thinking block of Messages. Its kind in a carrier is `m`.
     #[serde(rename = "t")]
     Thinking {
         /// The text that the client gets.
@@ -51,28 +51,28 @@ pub(crate) enum ReasoningState<'a> {
         #[serde(rename = "s")]
         signature: Cow<'a, str>,
     },
-    /// A redacted thinking block of Messages. Its kind is `m`.
+    /// A redacted thinking block of Messages. Its kind in a carrier is `m`.
     #[serde(rename = "r")]
     Redacted {
         /// The data.
         #[serde(rename = "d")]
         data: Cow<'a, str>,
     },
-    /// A reasoning item of Responses, as JSON text. Its kind is `r`.
+    /// A reasoning item of Responses, as JSON text. Its kind in a carrier is `r`.
     #[serde(rename = "i")]
     Item {
         /// The item.
         #[serde(rename = "j")]
         json: Cow<'a, str>,
     },
-    /// A Gemini thought signature for the part that follows. Its kind is `g`.
+    /// A Gemini thought signature for the part that follows. Its kind in a carrier is `g`.
     #[serde(rename = "g")]
     Signature {
         /// The signature.
         #[serde(rename = "s")]
         signature: Cow<'a, str>,
     },
-    /// The reasoning text of a `chat/completions` provider. Its kind is `c`.
+    /// The reasoning text of a `chat/completions` provider. Its kind in a carrier is `c`.
     #[serde(rename = "c")]
     Text {
         /// The text.

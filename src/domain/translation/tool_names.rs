@@ -16,7 +16,7 @@ pub(crate) const NAMES_BYTES_MAX: usize = 256 * 1024;
 /// The number of digest characters that replace the end of a name that is too long.
 const DIGEST_CHARS: usize = 8;
 
-/// The kind of a tool at the client, which determines the form of a call of it in the client's answer.
+/// The kind of a tool at the client, which determines how its calls are written in the client's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum ToolKind {
     /// A function with a JSON schema.

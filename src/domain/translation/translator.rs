@@ -23,7 +23,7 @@ pub(crate) struct AnswerTranslator {
     input: AnswerInput,
     events: AnswerEvents,
     form: AnswerForm,
-    /// The reason for which the translation was aborted; further bytes are ignored. `None` unless it was aborted.
+    /// The reason why the translation was aborted; further bytes are ignored. `None` unless it was aborted.
     fault: Option<AnswerFault>,
 }
 
@@ -96,7 +96,7 @@ impl EventData {
         self.is_too_large || self.skimmed.as_deref().is_some_and(|picker| !can_skim(picker))
     }
 
-    /// Removes the data of the event, before the next event.
+    /// Removes the data of the event to prepare for the next one.
     fn clear(&mut self) {
         self.data.clear();
         self.skimmed = None;
@@ -180,7 +180,7 @@ impl AnswerTranslator {
         }
     }
 
-    /// Returns the reason for which the translation was aborted; `None` unless it was aborted.
+    /// Returns the reason why the translation was aborted; `None` unless it was aborted.
     pub(crate) fn fault(&self) -> Option<AnswerFault> {
         self.fault
     }

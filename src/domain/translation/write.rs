@@ -48,7 +48,7 @@ const ERROR_LINE: &str = "[error]";
 
 /// Returns `strict` for an answer's schema at a Responses or `chat/completions` provider; `None` if the client leaves that to the
 /// provider. Messages and Gemini always enforce a schema. Responses and `chat/completions` refuse to enforce a schema that is not
-/// closed, so such a schema gets `strict: false`, unless the client sets `strict`.
+/// closed ([`is_closed_schema`]), so such a schema gets `strict: false`, unless the client sets `strict`.
 fn schema_strictness(
     strict: Option<bool>,
     (path, schema): (&str, &str),

@@ -121,7 +121,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a request of which no tool can be offered, unless it has no tools or forbids calls.
+    /// Refuses a request if none of its tools can be offered, unless it has no tools or forbids calls.
     fn check_omitted_tool(&self) -> Result<(), Untranslatable> {
         let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
         match &self.omitted_tool {

@@ -24,13 +24,13 @@ use crate::domain::{
     wire::UpstreamProtocol,
 };
 
-/// The name at the provider of the tool `tool_search`, and its type.
+/// The provider's name of the tool `tool_search`, which is also the tool's type.
 const TOOL_SEARCH: &str = "tool_search";
-/// The name at the provider of the tool `local_shell`, and its type.
+/// The provider's name of the tool `local_shell`, which is also the tool's type.
 const LOCAL_SHELL: &str = "local_shell";
-/// The name at the provider of the tool `shell`, and its type.
+/// The provider's name of the tool `shell`, which is also the tool's type.
 const SHELL: &str = "shell";
-/// The name at the provider of the tool `apply_patch`, and its type.
+/// The provider's name of the tool `apply_patch`, which is also the tool's type.
 const APPLY_PATCH: &str = "apply_patch";
 
 /// The reason for refusing encrypted content.
@@ -156,7 +156,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a request of which no tool can be offered, unless it has no tools or forbids calls.
+    /// Refuses a request if none of its tools can be offered, unless it has no tools or forbids calls.
     fn check_hosted_tool(&self) -> Result<(), Untranslatable> {
         let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
         match &self.hosted_tool {

@@ -17,8 +17,7 @@ use crate::domain::{
 /// The value of `include` that requests the reasoning in an encrypted form, which can be sent back without being stored at the
 /// provider.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
-/// The minimum value of the maximum number of output tokens that OpenAI accepts. Some agents test a connection with a maximum of
-/// 1.
+/// The lowest `max_output_tokens` that OpenAI accepts. Some agents test a connection with a maximum of 1.
 const OUTPUT_TOKENS_MIN: u64 = 16;
 
 /// Writes a conversation as a Responses request.
@@ -89,7 +88,7 @@ fn write_tool_choice(conversation: &Conversation<'_>, object: &mut JsonObjectWri
     object.text("tool_choice", word);
 }
 
-/// Writes the stream option, and that the provider must not store anything.
+/// Writes the stream option, and forbids the provider to store anything.
 fn write_state(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>) {
     if options.stream {
         object.flag("stream", true);

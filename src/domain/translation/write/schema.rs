@@ -12,8 +12,7 @@ use crate::domain::translation::{
 
 /// The member that refers to another schema.
 const REFERENCE: &str = "$ref";
-/// The members that remain next to a reference. Definitions do not apply to the schema that contains them: references point to
-/// them.
+/// The members that remain next to a reference. Definitions remain because references point to them.
 const BESIDE_REFERENCE: [&str; 4] = ["description", "default", "$defs", "definitions"];
 /// The members whose value is an object with a schema under each name.
 const NAMED_SCHEMAS: [&str; 6] = [
@@ -42,7 +41,7 @@ const INNER_SCHEMAS: [&str; 15] = [
     "then",
     "else",
 ];
-/// The members with which a schema does not state exactly the properties of an object, or which providers do not enforce.
+/// The members that leave the properties of an object open, or that providers do not enforce.
 const OPEN_SCHEMAS: [&str; 9] = [
     "patternProperties",
     "propertyNames",

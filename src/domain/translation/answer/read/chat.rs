@@ -30,7 +30,7 @@ const USUAL_REASON: &str = "stop";
 /// The index of a call in `function_call`, the older member for a single call.
 const LEGACY_INDEX: u64 = u64::MAX;
 
-/// Reads one answer.
+/// The reader of one answer.
 #[derive(Debug)]
 pub(crate) struct ChatAnswerReader {
     reasoning: ChatReasoning,
@@ -238,7 +238,7 @@ impl ChatAnswerReader {
             "model_context_window_exceeded" => StopCause::ContextFull,
             "sensitive" => StopCause::Filtered,
             _ if reason.starts_with("content_filter") => StopCause::Filtered,
-            // A word of Gemini models that are served by `chat/completions`.
+            // A finish reason of Gemini models that are served through `chat/completions`.
             _ if reason.starts_with("function_call_filter") => StopCause::Malformed,
             _ if self.has_refused => StopCause::Refused,
             // Some hosts use the ordinary finish reason when the model waits for calls.

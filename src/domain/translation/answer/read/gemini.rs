@@ -25,7 +25,7 @@ use crate::domain::translation::{
 /// The maximum number of sources that are remembered, so that a source that the provider repeats is emitted once.
 const SOURCES_MAX: usize = 256;
 
-/// Reads one answer.
+/// The reader of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct GeminiAnswerReader {
     has_begun: bool,
@@ -247,7 +247,7 @@ impl OpenGeminiCall {
     }
 }
 
-/// Returns the cause of a stop with this finish reason. There is no finish reason of its own for calls.
+/// Returns the cause of a stop with this finish reason. Calls have no finish reason of their own.
 fn stop_cause(reason: &str) -> StopCause {
     match reason {
         "STOP" => StopCause::End,

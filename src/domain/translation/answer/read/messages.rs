@@ -21,7 +21,7 @@ const OPEN_BLOCKS_MAX: usize = 256;
 /// The type of a block that contains a call of the client's tool.
 const CALL_BLOCK: &str = "tool_use";
 
-/// Reads one answer.
+/// The reader of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct MessagesAnswerReader {
     has_begun: bool,
@@ -30,7 +30,7 @@ pub(crate) struct MessagesAnswerReader {
     open: Vec<OpenBlock>,
     /// The number of calls so far.
     calls: u32,
-    /// The reason for which the answer ends. The end itself is a later event.
+    /// The reason why the answer ends. The end itself is a later event.
     stop_reason: Option<String>,
 }
 
@@ -155,7 +155,7 @@ struct MessagesAnswerBody<'a> {
 }
 
 impl MessagesAnswerReader {
-    /// Reads an event of a stream. `name` is its `event` field, or empty.
+    /// Reads an event of a stream. `name` is the value of the `event` field, or empty.
     ///
     /// # Errors
     /// The event does not conform to the protocol, or `emit` fails.

@@ -54,7 +54,7 @@ const STATUS: usize = 3;
 const INCOMPLETE_REASON: usize = 4;
 const OUTPUT: usize = 5;
 
-/// Reads one answer.
+/// The reader of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct ResponsesAnswerReader {
     has_begun: bool,
@@ -302,7 +302,7 @@ impl ResponsesAnswerReader {
     }
 }
 
-/// Returns the type of an event as far as it has been read, otherwise `name`, which is the value of the `event` field, or empty.
+/// Returns the type of an event if it has been read, otherwise `name`, which is the value of the `event` field, or empty.
 fn large_event_kind<'p>(name: &'p str, picks: &'p Picks<'_>) -> Cow<'p, str> {
     picks.text(TYPE).unwrap_or(Cow::Borrowed(name))
 }

@@ -237,8 +237,8 @@ impl MessagesAnswerWriter {
         Ok(())
     }
 
-    /// Writes the state of visible reasoning as the signature of that reasoning. Any other state is held until the content
-    /// follows that it belongs before.
+    /// Writes the state of visible reasoning as the signature of that reasoning. Any other state is held until other content
+    /// follows.
     fn on_reasoning(&mut self, state: &ReasoningState<'_>, out: &mut String) {
         if let Some(MessageBlock::Thinking { text, signature }) = &mut self.open {
             match state.wrap(&self.frame.maker, text.as_str()) {

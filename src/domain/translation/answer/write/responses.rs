@@ -64,7 +64,7 @@ pub(crate) struct ResponsesAnswerWriter {
     has_begun: bool,
     /// Whether the model has declined.
     has_declined: bool,
-    /// The reason for which the answer ended; `None` while it has not ended.
+    /// The reason why the answer ended; `None` while it has not ended.
     stop: Option<StopCause>,
     /// The failure of the answer; `None` unless it has failed.
     failure: Option<ResponseFailure>,
@@ -193,8 +193,8 @@ impl ResponsesAnswerWriter {
         self.push_end(None, out);
     }
 
-    /// Adds the text of an event to the summary. Returns the event that remains to be handled, which reports content that a
-    /// client cannot get in addition to a summary as lost.
+    /// Adds the text of an event to the summary, and returns the event that remains to be handled. Content that cannot be part of
+    /// the summary becomes [`AnswerEvent::Lost`].
     fn take_for_summary<'e>(&mut self, event: AnswerEvent<'e>) -> Result<AnswerEvent<'e>, AnswerFault> {
         Ok(match event {
             AnswerEvent::Text(text) => {
@@ -436,7 +436,7 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Records the reason for which the answer ended. Only the first one counts.
+    /// Records the reason why the answer ended. Only the first one counts.
     fn on_stop(&mut self, cause: StopCause, out: &mut String) -> Result<(), AnswerFault> {
         if self.stop.is_some() {
             return Ok(());
@@ -453,7 +453,7 @@ impl ResponsesAnswerWriter {
     }
 }
 
-/// Returns the reason for which an answer that ended like this is incomplete; `None` if it is complete or has failed.
+/// Returns the reason why an answer that ended like this is incomplete; `None` if it is complete or has failed.
 fn incomplete_reason(cause: StopCause) -> Option<&'static str> {
     match cause {
         StopCause::End | StopCause::Sequence | StopCause::Calls | StopCause::Refused | StopCause::Malformed => None,

@@ -103,8 +103,8 @@ impl<'a> GeminiCallHistory<'a> {
         Ok(Some(&*call))
     }
 
-    /// Returns the index of the first call with this name in the last turn that has no result. If `has_other_id`, the result has
-    /// an id that no call has; then the call must not have an id.
+    /// Returns the index of the first call with this name that has no result, among the calls of the last turn with calls. If
+    /// `has_other_id`, the result has an id that no call has, so the call must not have an id.
     fn first_waiting(&mut self, name: &str, has_other_id: bool) -> Option<usize> {
         let waiting = self.waiting.get_mut(name)?;
         loop {

@@ -136,7 +136,7 @@ impl GoogleSchemaSeed<'_> {
                 self.is_changed.set(true);
             }
             ("type", _) if value.eq_ignore_ascii_case("\"type_unspecified\"") => self.is_changed.set(true),
-            // The list of values is sufficient.
+            // The list of values in `enum` makes this format redundant.
             ("format", "\"enum\"") => self.is_changed.set(true),
             ("example", _) => members.add("examples".into(), self.changed(format!("[{value}]").into())),
             ("type", _) if value.bytes().any(|byte| byte.is_ascii_uppercase()) => {
@@ -248,7 +248,7 @@ fn quoted_number(text: &str) -> Option<&str> {
     Some(number)
 }
 
-/// Returns the JSON schema keyword for a keyword of Google's; `None` if the spelling is the same.
+/// Returns the JSON schema keyword for one of Google's keywords; `None` if the spelling is the same.
 fn standard_keyword(name: &str) -> Option<&'static str> {
     Some(match name {
         "additional_properties" => "additionalProperties",

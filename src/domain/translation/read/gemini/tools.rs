@@ -102,7 +102,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(Some(schema))
     }
 
-    /// Drops tools that only another provider can run. Refuses them if they refer to files stored there.
+    /// Drops tools that only another provider can run. Refuses tools that refer to files stored at that provider.
     fn drop_hosted_tools(&mut self, tool: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         tool.refuse("retrieval", STORED_FILE)?;
         if let Some(mut search) = tool.object("fileSearch")? {

@@ -122,7 +122,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Reads `compaction`, the summary of an earlier part of the conversation. weir must have created it.
+    /// Reads `compaction`, the summary of an earlier part of the conversation. Refuses a summary that weir did not create.
     ///
     /// # Errors
     /// Another provider created the summary.

@@ -41,7 +41,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(blocks)
     }
 
-    /// Reads a block of this type. The result has no block if the text is empty, and can have several blocks.
+    /// Reads a block of this type. Returns no block for empty text, and several blocks for some documents.
     ///
     /// # Errors
     /// The block cannot be translated.
@@ -131,8 +131,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(ContentBlock::from_text(object.path().to_owned(), joined(texts)))
     }
 
-    /// Reads a reference to a tool that the client's own search has found. The tool is offered from the beginning, so a text says
-    /// that it can be called now.
+    /// Reads a reference to a tool that the client's own search has found. The tool is offered from the beginning, so the
+    /// reference becomes text which says that the tool can be called now.
     fn read_tool_reference(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let name = provider_tool_name(object.required_text("tool_name")?);
         self.losses.adapted(object.path());

@@ -30,7 +30,7 @@ const DROPPED: [&str; 14] = [
     "anthropic_version",
 ];
 
-/// The options that continue state at another provider, or that require a promise which this model's provider cannot keep.
+/// The options that continue state at another provider, or that require a guarantee which this model's provider cannot give.
 const REFUSED: [(&str, &str); 4] = [
     (
         "container",

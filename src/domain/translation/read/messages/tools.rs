@@ -39,8 +39,8 @@ struct TrainedTool {
     schema: &'static str,
 }
 
-/// All tools that are offered without a definition. The schemas describe the arguments that a client gets in `input`. Versions
-/// without publicly documented arguments are missing.
+/// All tools that a request can offer without a definition. The schemas describe the arguments that a client gets in `input`.
+/// Versions without publicly documented arguments are missing.
 static TRAINED_TOOLS: [TrainedTool; 4] = [
     TrainedTool {
         kinds: &["bash_20241022", "bash_20250124"],
@@ -194,7 +194,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(definition)
     }
 
-    /// Reads a tool that the client runs and that the vendor's models know without a definition.
+    /// Reads a tool that the client runs and that Claude models know without a definition.
     fn read_trained_tool(
         &mut self,
         object: &mut MemberReader<'a>,
@@ -271,7 +271,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         object.finish_content()
     }
 
-    /// Removes the tools that the client has withdrawn from the list.
+    /// Removes from the list the tools that the client has withdrawn.
     pub(super) fn withdraw_tools(&mut self) {
         let withdrawn = &self.withdrawn_tools;
         if !withdrawn.is_empty() {

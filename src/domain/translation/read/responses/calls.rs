@@ -29,7 +29,8 @@ const HOSTED_ITEMS: [&str; 12] = [
     "program",
     "program_output",
 ];
-/// The members of such items that are strings. The `result` of an `image_generation_call` is an image and is omitted.
+/// The members of items in [`HOSTED_ITEMS`] that are strings. The `result` of an `image_generation_call` is an image and is
+/// omitted.
 const TEXTS: [&str; 8] = [
     "server_label",
     "name",
@@ -40,7 +41,8 @@ const TEXTS: [&str; 8] = [
     "reason",
     "error",
 ];
-/// The members that are lists of objects with text, and the name of the text member in these objects.
+/// The members of items in [`HOSTED_ITEMS`] that are lists of objects with text, and the name of the text member in these
+/// objects.
 const TEXT_LISTS: [(&str, &str); 2] = [("outputs", "logs"), ("results", "text")];
 
 impl<'a> ResponsesRequestReader<'a, '_> {

@@ -168,7 +168,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// Reads the summary of an earlier part of the conversation. weir must have created it.
+    /// Reads the summary of an earlier part of the conversation. Refuses a summary that weir did not create.
     fn read_compaction(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let carrier = object.required_text("encrypted_content")?;
         let Some(text) = summary_text(&carrier) else {

@@ -359,7 +359,7 @@ fn is_search_by_client(object: &mut MemberReader<'_>) -> Result<bool, Untranslat
     })
 }
 
-/// Whether two tools with the same name have equal definitions, although they are offered in different parts of the request.
+/// Whether two tools have the same description, schema and `strict`.
 fn has_same_definition(first: &ToolDefinition<'_>, second: &ToolDefinition<'_>) -> bool {
     first.description == second.description && first.schema == second.schema && first.strict == second.strict
 }

@@ -21,8 +21,8 @@ use crate::domain::translation::{
 
 /// The text in a result that replaces media, which are placed after the result.
 const MEDIA_PLACE: &str = "[attachment: see what follows this result]";
-/// The signature of a call that another provider made. It makes Gemini skip its check. It is the base64 of
-/// `skip_thought_signature_validator`.
+/// The signature of a call that another provider made. Gemini does not check a call with this signature. The signature is the
+/// base64 of `skip_thought_signature_validator`.
 const SKIP_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
 /// A block of the model that becomes a part, and the signature of that part.

@@ -16,7 +16,7 @@ const CALL_BYTES: usize = 64;
 /// The calls of one answer.
 #[derive(Debug, Default)]
 pub(super) struct ChatAnswerCalls {
-    /// The calls by slot.
+    /// The calls, in the order of their slots.
     calls: Vec<PiecedCall>,
     /// The total length of the ids, the names and the arguments of calls without a name, in bytes, plus [`CALL_BYTES`] for each
     /// call.
@@ -40,7 +40,7 @@ struct PiecedCall {
 }
 
 impl ChatAnswerCalls {
-    /// Whether there is no call. A call without a name counts.
+    /// Whether the answer has no calls, not even a call without a name.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }

@@ -31,7 +31,7 @@ pub(super) struct ChatChoice<'a> {
     delta: Option<ChatDelta<'a>>,
     #[serde(borrow)]
     message: Option<ChatDelta<'a>>,
-    /// The reason for which this choice ended; only in its last chunk.
+    /// The reason why this choice ended; only in its last chunk.
     pub(super) finish_reason: Option<String>,
     /// The error, which some hosts report in the choice.
     #[serde(borrow)]

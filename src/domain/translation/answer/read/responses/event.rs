@@ -89,7 +89,7 @@ impl<'a> ResponsesAnswer<'a> {
         }
     }
 
-    /// Returns the reason for which the answer is incomplete.
+    /// Returns the reason why the answer is incomplete.
     pub(super) fn incomplete_reason(&self) -> Option<&str> {
         self.incomplete_details.as_ref()?.reason.as_deref()
     }

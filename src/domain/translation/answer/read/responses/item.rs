@@ -101,7 +101,7 @@ impl AnswerItem {
         self.is_done
     }
 
-    /// Begins the item. Only the name of a call cannot change any more.
+    /// Begins the item. At this point, only the name of a call is final.
     ///
     /// # Errors
     /// `emit` fails.

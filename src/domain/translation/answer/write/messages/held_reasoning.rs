@@ -1,12 +1,12 @@
-//! Reasoning of a Messages answer that is held until the content follows that it belongs before.
+//! Reasoning of a Messages answer that is held until other content follows.
 
 use crate::domain::translation::{
     answer::{AnswerLosses, REPEATED_BYTES_MAX, WAITING_BYTES_MAX, write::messages::block::MessageBlock},
     reasoning::{ReasoningMaker, ReasoningState},
 };
 
-/// Reasoning that is held until the content follows that it belongs before. Some agents display nothing of a message if only
-/// reasoning follows its last text.
+/// Reasoning that is held until other content follows. Some agents display nothing of a message if only reasoning follows its
+/// last text.
 #[derive(Debug, Default)]
 pub(super) struct HeldReasoning {
     blocks: Vec<MessageBlock>,
