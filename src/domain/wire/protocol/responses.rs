@@ -37,8 +37,8 @@ const RESPONSE_ERROR_TYPE: usize = 8;
 const RESPONSE_ERROR_CODE: usize = 9;
 /// The index of the first path that counts the tool calls in an event's item.
 const ITEM_CALLS: usize = 10;
-/// The index of the first path of the response object in an event. The next constant is that of the response object that is a
-/// body.
+/// The index of the first path of the response object in an event. [`IN_BODY`] is that of the response object that is the body of
+/// an answer.
 const IN_EVENT: usize = ITEM_CALLS + calls::PATHS;
 const IN_BODY: usize = IN_EVENT + RESPONSE_PATHS;
 
@@ -206,7 +206,8 @@ impl ResponsesState {
         if !(is_delta && picks.has_only(&[TYPE, SEQUENCE, DELTA])) {
             return None;
         }
-        // Without a sequence number at the top level, a key of this name elsewhere in the event is not one.
+        // If the event has no sequence number at the top level, a key of this name elsewhere in the event is not its sequence
+        // number.
         Some(match picks.is_present(SEQUENCE) {
             true => &[NUMBER, FILLING],
             false => &[FILLING],
@@ -334,8 +335,8 @@ fn read_number(picks: &Picks<'_>, path: usize) -> Option<u64> {
     fields::read_count(picks.text(path)?.as_bytes())
 }
 
-/// Whether the start of an item is content. A message or a reasoning item begins empty. Any other item is content by itself, for
-/// example a tool call.
+/// Whether the event that starts an item contains content. A message or a reasoning item starts empty. The start of any other
+/// item is content, for example of a tool call.
 fn item_is_content(picks: &Picks<'_>) -> bool {
     picks
         .text(ITEM_TYPE)

@@ -76,7 +76,7 @@ impl<'a> AnswerEventSink<'a> {
         self.is_revocable
     }
 
-    /// Whether the event has ended and did possibly more than add text.
+    /// Whether the event has ended and may have done more than add text.
     pub(super) fn has_more_than_text(&self) -> bool {
         self.has_more_than_text
     }
