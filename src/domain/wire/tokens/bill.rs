@@ -15,12 +15,12 @@
 //! A report is accepted up to these limits ([`ReportedRuns::cap`]):
 //!
 //! - Output up to the requested limit, and up to the model's limit. Both apply to each run of the model. The number of runs is
-//!   that of a list in the report ([`crate::domain::wire::usage::Run`]); without a list, it is the number of calls of the
-//!   provider's own tools plus one, at most [`RUNS_BY_TOOLS_MAX`]. An image adds [`IMAGE_TOKENS_MAX`], for up to [`IMAGES_MAX`]
-//!   images.
+//! the length of the list of runs in the report ([`crate::domain::wire::usage::Run`]). Without a list, it is the number of calls
+//! of the provider's own tools plus one, at most [`RUNS_BY_TOOLS_MAX`]. Each image adds [`IMAGE_TOKENS_MAX`], for up to
+//! [`IMAGES_MAX`] images.
 //! - Input up to the model's context, in each run.
-//! - More input or output if weir has seen it: up to [`ESTIMATE_TIMES_MAX`] times the estimate of the text. In this case the
-//!   provider has exceeded the limit, but the client has the text.
+//! - More input or output if weir has seen the text of it: up to [`ESTIMATE_TIMES_MAX`] times the estimate of the text. In this
+//! case the provider has exceeded the limit, but the client has the text.
 //! - For a model without known limits, [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`]; for each tool, [`CALLS_PLAUSIBLE`] calls.
 //!
 //! So a mistake of a provider costs hundreds of dollars at most, and usually no more than the client's own limit allows.
@@ -93,7 +93,7 @@ pub(crate) struct ModelLimits {
     pub output_tokens: Option<u64>,
 }
 
-/// How much of an answer exists.
+/// The part of an answer that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AnswerExtent {
     /// The provider completed its answer, so its report is final.
@@ -290,7 +290,7 @@ impl<'a> ReportedRuns<'a> {
     }
 }
 
-/// Returns the number of tokens that are accepted if weir has estimated `estimated` tokens.
+/// Returns the maximum number of tokens that are accepted if weir has estimated `estimated` tokens.
 fn accepted_for_estimate(estimated: u64) -> u64 {
     estimated.saturating_mul(ESTIMATE_TIMES_MAX)
 }
