@@ -37,7 +37,7 @@ pub fn edit_body(
 }
 
 /// Returns the text after all edits for which `applies` is true; `None` if no edit has changed anything. The splices in `splices`
-/// are applied together with those of the first batch that has such an edit.
+/// are applied together with those of the first batch that contains such an edit.
 fn edit_batches<'r>(
     rules: &'r BodyRules,
     applies: impl Fn(&BodyEdit) -> bool,
@@ -81,7 +81,7 @@ pub(super) fn edit_splices<'r>(edit: &'r BodyEdit, text: &[u8]) -> Result<Vec<Sp
     Ok(splices)
 }
 
-/// Applies all `rules` to one JSON object of an answer. `None` if it stays unchanged, as it does if it is broken or not an
+/// Applies all `rules` to one JSON object of an answer. `None` if no edit changes the text, or if the text is not a valid JSON
 /// object.
 pub(super) fn edit_object(rules: &BodyRules, text: &[u8]) -> Option<Vec<u8>> {
     edit_batches(rules, |_| true, text, &Tape::default(), &mut Vec::new()).ok()?
@@ -204,7 +204,7 @@ fn refuse_matching(
     })
 }
 
-/// Replaces the placeholders of a message in one pass, so that text like a placeholder in a client's value is not replaced.
+/// Replaces the placeholders of a message in one pass, so that a client's value that looks like a placeholder is not replaced.
 fn fill_placeholders(message: &str, values: &[(&str, String)]) -> String {
     let mut text = String::with_capacity(message.len());
     let mut rest = message;
@@ -249,8 +249,8 @@ struct Siblings {
     last_end: Option<usize>,
     /// Whether a sibling before the current one is kept.
     any_kept: bool,
-    /// The position at which the removed siblings at the container's beginning start; `None` if there are none. They are cut up
-    /// to the first sibling that is kept.
+    /// The start of the last sibling, if it and all siblings before it are removed; otherwise `None`. The last sibling is cut up
+    /// to the start of the next one, or up to its own end if none follows.
     removed_from: Option<usize>,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct RawCondition {
     pub contains: Option<String>,
     /// For `field` and `root_field`: the value that the member must have.
     pub equals: Option<toml::Value>,
-    /// For `field` and `root_field`: the values of which the member must have one.
+    /// For `field` and `root_field`: a list of values, one of which the member must have.
     #[serde(rename = "in")]
     pub one_of: Option<Vec<toml::Value>>,
     /// For `field` and `root_field`: the text with which the member, a string, must begin.
@@ -113,7 +113,7 @@ pub(crate) enum ValueTest {
     Present(bool),
     /// The member's value is one of these.
     In(Vec<Scalar>),
-    /// The member's value is a string that begins with this text, which is without escapes.
+    /// The member's value is a string that begins with this text. The text contains no escapes.
     StartsWith(String),
 }
 

@@ -31,7 +31,7 @@ enum FramingRewriter {
     Array(ElementRewriter),
     /// A non-streaming answer, with the bytes buffered so far.
     Whole(Vec<u8>),
-    /// Any answer from now on: everything passes unedited.
+    /// The rest of an answer, which passes unedited.
     Untouched,
 }
 
@@ -190,7 +190,7 @@ struct EventRewriter {
 enum DataLines {
     #[default]
     None,
-    /// One line. The range of its value in the buffered bytes.
+    /// One line. Contains the range of the line's value in the buffered bytes.
     One(Range<usize>),
     /// Several lines, which are not edited.
     Several,

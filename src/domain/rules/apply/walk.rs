@@ -219,7 +219,7 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
             }
         }
         if is_removed {
-            // What other edits have changed inside of the element is removed with it.
+            // The changes that other edits have made inside the element are removed with it.
             self.splices.truncate(splices_before);
         }
         let cut = siblings.end(place, is_removed);
