@@ -301,7 +301,7 @@ pub enum EditError {
     },
 }
 
-/// A text that replaces a range of the original text.
+/// A replacement for a range of the original text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::domain::rules) struct Splice<'r> {
     pub(in crate::domain::rules) range: Range<usize>,

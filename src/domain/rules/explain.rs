@@ -76,9 +76,9 @@ pub(crate) struct Explanation {
 /// A text before and after the edits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextChange {
-    /// The text before.
+    /// The text before the edits.
     pub before: Vec<u8>,
-    /// The text after; `None` if the request is refused.
+    /// The text after the edits; `None` if the request is refused.
     pub after: Option<Vec<u8>>,
 }
 

@@ -264,11 +264,11 @@ pub struct ProviderTimeouts {
 pub struct ErrorRule {
     /// The status that the error must have.
     pub status: u16,
-    /// A machine-readable word that the error must have as its code, type or status, or as a reason in its details.
+    /// A value that the error must have as its code, type or status, or as a reason in its details.
     pub code: Option<String>,
     /// A pattern that the error's message must match; `*` matches any text.
     pub message: Option<String>,
-    /// A text that the error's body must contain.
+    /// A string that the error's body must contain.
     pub contains: Option<String>,
     /// The meaning of the errors that match: the provider refuses the credential or the request.
     pub means: ErrorMeaning,
@@ -343,7 +343,7 @@ mod tests {
             assert_eq!(one.meaning(403, Some(body.as_bytes())), Some(NONE.means), "{body}");
             assert_eq!(one.meaning(400, Some(body.as_bytes())), None, "{body}");
         }
-        // Text that a client may have sent is not one of the error's machine-readable words.
+        // Text that a client may have sent is not one of the error's machine-readable values.
         for body in [
             r#"{"error":{"code":"gone_by","message":"gone"}}"#,
             r#"{"error":{"code":"other","details":[{"field":"gone"}]}}"#,

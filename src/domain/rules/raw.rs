@@ -475,11 +475,11 @@ pub enum ErrorMeaning {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawErrorRule {
     pub status: u16,
-    /// A machine-readable word that the error must have as its code, type or status, or as a reason in its details.
+    /// A value that the error must have as its code, type or status, or as a reason in its details.
     pub code: Option<String>,
     /// A pattern that the error's message must match; `*` matches any text.
     pub message: Option<String>,
-    /// A text that the error's body must contain.
+    /// A string that the error's body must contain.
     pub contains: Option<String>,
     /// The meaning of the errors that match.
     pub means: ErrorMeaning,

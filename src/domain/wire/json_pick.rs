@@ -37,9 +37,10 @@ pub(crate) struct Picker {
     set: &'static PathSet,
     picks: Picks<'static>,
     lexer: PickLexer,
-    /// The nodes of the path set that belong to the open containers, the outermost first; `None` for a container on no path.
+    /// The nodes of the path set that belong to the open containers, the outermost first; `None` for a container to which no path
+    /// leads.
     nodes: [Option<PickNodeId>; SEGMENTS_MAX + 1],
-    /// The node of the path set that belongs to the value of the last key; `None` if that value is on no path.
+    /// The node of the path set that belongs to the value of the last key; `None` if no path leads to that value.
     pending: Option<PickNodeId>,
     key: KeyBuffer,
     /// The paths of the value that is being buffered, one bit for each; zero if no value is being buffered.
@@ -198,13 +199,13 @@ impl Picker {
         }
     }
 
-    /// Returns the node that belongs to the open container at `level`; `None` if it is on no path. The outermost container has
+    /// Returns the node that belongs to the open container at `level`; `None` if no path leads to it. The outermost container has
     /// level 1.
     fn container_node(&self, level: usize) -> Option<PickNodeId> {
         *self.nodes.get(level.checked_sub(1)?)?
     }
 
-    /// Returns the node that belongs to the value that begins inside `outer` containers; `None` if that value is on no path.
+    /// Returns the node that belongs to the value that begins inside `outer` containers; `None` if no path leads to that value.
     fn value_node(&self, outer: usize) -> Option<PickNodeId> {
         if self.active != 0 {
             None

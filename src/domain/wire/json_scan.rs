@@ -276,7 +276,7 @@ pub enum ScanError {
     TooManyReferences {
         /// The offset of the first identifier beyond the limit.
         at: usize,
-        /// The limit of the number of references.
+        /// The maximum number of references.
         references_max: usize,
     },
     /// The body has two members that are named `stream` once their escapes are resolved. Parsers differ in which one they use.

@@ -163,7 +163,7 @@ pub(crate) enum RequestTarget {
     OwnUsage,
     /// The settings for agents that are signed in: `GET` or `HEAD` of `/managed/settings`.
     ManagedSettings,
-    /// How much of the client's quota is spent: `GET` or `HEAD` of `/api/oauth/usage`.
+    /// The part of the client's quota that is spent: `GET` or `HEAD` of `/api/oauth/usage`.
     Spend,
     /// A WebSocket for requests: `GET` of `/v1/responses` with an upgrade.
     Socket,
@@ -171,7 +171,7 @@ pub(crate) enum RequestTarget {
     Hello,
 }
 
-/// The reason why a method and path are refused, before any other check.
+/// The reason why a request is refused because of its method and path, which are checked before anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestTargetError {
     /// The path is unknown; the status is 404.

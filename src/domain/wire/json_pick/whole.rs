@@ -1,4 +1,4 @@
-//! Picks values out of an object or array that is completely in memory. Nothing is copied, and values that are on no path are
+//! Picks values out of an object or array that is completely in memory. Nothing is copied, and values to which no path leads are
 //! skipped.
 
 use super::path::{PathSet, PickLeaves, PickNodeId, ROOT};

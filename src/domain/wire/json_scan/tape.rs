@@ -1,7 +1,7 @@
 //! Records the tokens of a text during its scan, so that the bytes do not have to be parsed again.
 //!
-//! A token takes 12 bytes of memory; a string of any length is one token. The tape has at most [`TAPE_ENTRIES_MAX`] entries. The
-//! text after the last entry is read from its bytes, which is slower and has the same result.
+//! A token takes 12 bytes of memory; a string of any length is one token. The tape has at most [`TAPE_ENTRIES_MAX`] entries. A
+//! lexer reads the text after the last entry again, which is slower and has the same result.
 
 use std::ops::Range;
 

@@ -301,7 +301,8 @@ impl Observer {
             .map_or(Cow::Borrowed(&self.reading.answer), Cow::Owned)
     }
 
-    /// Returns the number of output tokens so far, estimated from the text that the model has written. This is always cheap.
+    /// Returns the number of output tokens so far, estimated from the text that the model has written. The call is cheap, however
+    /// long the answer is.
     ///
     /// The estimate includes text, arguments of tool calls and visible reasoning, but not hidden reasoning. An opaque answer is
     /// estimated from its length.
@@ -340,14 +341,15 @@ impl Observer {
         }
     }
 
-    /// Returns the number of events that may have reported a usage, because they had more than text; for a non-streaming answer,
-    /// the number of pieces. While this number does not change, the reports do not change either. This is always cheap.
+    /// Returns the number of events that may have reported a usage, because they may have done more than add text; for a
+    /// non-streaming answer, the number of pieces. While this number does not change, the reports do not change either. The call
+    /// is always cheap.
     pub(crate) fn reports(&self) -> u64 {
         self.reports
     }
 
     /// Returns the number of identifiers of state in the complete events: the answer's own, and those of the state that it has
-    /// created. This is always cheap. The number is zero for a non-streaming answer, whose body is read at its end.
+    /// created. The call is always cheap. The number is zero for a non-streaming answer, whose body is read at its end.
     pub fn state_name_count(&self) -> u16 {
         match &self.frame {
             FramingState::Json(_) => 0,

@@ -36,8 +36,7 @@ pub(crate) struct ErrorContent {
     code: Option<String>,
     /// The error's message, at most 4096 characters; `None` if it has none.
     pub message: Option<String>,
-    /// All machine-readable words of the error, including numbers: its code, type and status, and the codes or reasons in its
-    /// details.
+    /// All machine-readable values of the error, as text: its code, type and status, and the codes or reasons in its details.
     pub words: Vec<String>,
 }
 
@@ -215,7 +214,7 @@ impl ErrorContent {
     }
 }
 
-/// Returns the machine-readable words in the details of an error: `error_code` of Messages, and each `reason` of Google
+/// Returns the machine-readable values in the details of an error: `error_code` of Messages, and each `reason` of Google
 /// (`google.rpc.ErrorInfo`).
 fn detail_words(details: &Value) -> Vec<String> {
     let each = match details {

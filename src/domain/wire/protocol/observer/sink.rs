@@ -148,7 +148,7 @@ pub struct AnswerReport {
     pub usage_source: Option<UsageSource>,
     /// The properties of the answer that change its price, as the provider wrote them.
     pub modifiers: PriceModifiers,
-    /// The reason why the answer ended, in the protocol's own word (`end_turn`, `completed`, `STOP`, ...).
+    /// The reason why the answer ended, as the protocol names it (`end_turn`, `completed`, `STOP`, ...).
     pub finish_reason: Option<SmolStr>,
     /// The error that the provider has put into the answer; `None` if there is none.
     pub in_band_error: Option<InBandError>,
