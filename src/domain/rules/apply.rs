@@ -16,11 +16,11 @@ use crate::domain::{
 };
 
 /// Edits the body `text`, which `scan` describes. Replaces the model's name, if the body contains it, by `upstream_model`, and
-/// then applies the provider's edits in the order of its file. Returns `None` if nothing has changed; then nothing was copied.
+/// then applies the provider's edits in the order of its file. Returns `None`, without a copy, if nothing has changed.
 ///
-/// If an object has several members of one name, an edit applies to all of them. An edit whose member is missing does nothing,
-/// except that `set` adds the last member of its path, but not its parents. Numbers that are too large for any machine type are
-/// compared as infinite.
+/// If an object has several members of the same name, an edit applies to each of them. If the member at an edit's path is
+/// missing, `set` adds it, provided that its parent exists; any other edit does nothing. Numbers that are too large for any
+/// machine type are compared as infinite.
 ///
 /// # Errors
 /// An edit refuses the request, or `text` is not the JSON object that was scanned.

@@ -45,7 +45,7 @@ pub(crate) enum BodyPathStep {
     Each,
 }
 
-/// The operation of an edit. Strings in it are JSON texts unless noted.
+/// The operation of an edit. Its strings are JSON texts unless stated otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum BodyOp {
     /// Sets the value of the member or element, or adds the missing member.
@@ -86,7 +86,7 @@ pub(crate) enum RefusedValues {
     Any,
     /// Numbers outside this range. Values that are not numbers pass, because the provider checks them.
     Outside(NumberRange),
-    /// Strings that are equal to one of these, unescaped.
+    /// Strings that are equal to one of these unescaped strings.
     Listed(Vec<String>),
 }
 

@@ -111,7 +111,7 @@ pub(crate) enum FieldBase {
 pub(crate) enum ValueTest {
     /// The member is present with any value (`true`), or is missing (`false`).
     Present(bool),
-    /// The member's value is one of these.
+    /// The member's value is equal to one of these values.
     In(Vec<Scalar>),
     /// The member's value is a string that begins with this text. The text contains no escapes.
     StartsWith(String),

@@ -203,7 +203,7 @@ impl RawChat {
     }
 }
 
-/// `[timeouts]`: timeouts that replace those of `[upstream]` in weir.toml, which explains them. Each is at least 1.
+/// `[timeouts]`: timeouts that replace those of `[upstream]` in weir.toml, where they are explained. Each number is at least 1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawTimeouts {

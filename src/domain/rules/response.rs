@@ -181,7 +181,7 @@ struct EventRewriter {
     is_passing: bool,
     /// Whether a line has ended before. A byte order mark is only skipped in the first line.
     has_begun: bool,
-    /// Whether the current line has any bytes already.
+    /// Whether the current line already contains a byte.
     is_line_begun: bool,
 }
 

@@ -248,7 +248,7 @@ fn sum_counts(counts: &[u64]) -> u64 {
     counts.iter().copied().fold(0, u64::saturating_add)
 }
 
-/// Subtracts `excess` from the parts in their order, until nothing of it is left or all parts are zero.
+/// Subtracts `excess` from the parts, one after the other, until the excess is used up or all parts are zero.
 fn reduce_parts<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
     for part in parts {
         let off = excess.min(*part);

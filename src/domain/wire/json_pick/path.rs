@@ -72,13 +72,13 @@ pub(crate) enum PickRule {
         /// The bits that the object's marks must not have.
         none: u8,
     },
-    /// Count a string, with its escapes resolved, or an object or array, as it is written, as text. The text is not stored (see
+    /// Count text: a string with its escapes resolved, or an object or array as it is written. The text is not stored (see
     /// [`super::TextCounter`]).
     Text,
 }
 
 impl PickRule {
-    /// Returns the maximum length of a value that is buffered for this rule, in bytes.
+    /// Returns the maximum length, in bytes, of a value that is buffered for this rule.
     pub(super) const fn bytes_max(self) -> usize {
         match self {
             Self::Scalar | Self::List => SCALAR_BYTES_MAX,

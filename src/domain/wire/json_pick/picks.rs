@@ -177,7 +177,7 @@ impl<'b> Picks<'b> {
         Some(behind)
     }
 
-    /// Handles a value that is completely in memory at each of these paths, without copying it.
+    /// Applies the rule of each of these paths to a value that is completely in memory. The value is not copied.
     pub(super) fn store_borrowed(&mut self, leaves: PathBits, json: &'b [u8]) {
         self.store(leaves, json, false, |raw, _| *raw = Cow::Borrowed(json));
     }

@@ -17,7 +17,7 @@ pub(super) enum BodyPosition {
     /// No value at or below this position names state, but a value can name a model.
     #[default]
     Elsewhere,
-    /// No value at or below this position names anything, because it is the user's own data or a report of the past.
+    /// No value at or below this position names anything, because it is the user's own data or a report of earlier work.
     Own,
     /// A string at this position, or in the value at this position, names a model.
     Model,
@@ -53,12 +53,12 @@ pub(super) enum BodyPosition {
     CacheOptions,
     /// `store` of a Responses request.
     Store,
-    /// `input` of a Responses request: a text, or items.
+    /// `input` of a Responses request: a string, or items.
     Input,
     ItemId,
     ItemType,
     ItemRole,
-    /// The content of an input item: a text, or parts.
+    /// The content of an input item: a string, or parts.
     ItemContent,
     ItemSummary,
     /// A string at this position is the item's own content, so the item does not have to exist at the provider.

@@ -71,7 +71,7 @@ impl TopLevelReader {
 
     fn on_top_level_key(&mut self, key: BodyKey, at: usize) -> Result<(), ScanError> {
         match key {
-            // The first `model` has set this, because the scan would have failed if its value were not a string.
+            // The first `model` has set `scan.model`, because the scan would have failed if the value were not a string.
             BodyKey::Model if self.scan.model.is_some() => return Err(ScanError::ModelTwice { at }),
             BodyKey::Stream if self.has_stream => return Err(ScanError::StreamTwice { at }),
             BodyKey::Stream => self.has_stream = true,

@@ -294,8 +294,8 @@ impl GeminiState {
         }
     }
 
-    /// Returns whether the reported usage is final; `None` without a report. Counts of zero are omitted. So without an output
-    /// count the output is zero, unless content has arrived.
+    /// Returns whether the reported usage is final; `None` without a report. Providers omit counts of zero, so a missing output
+    /// count means zero, unless content has arrived.
     pub(super) fn usage_source(&self, facts: &AnswerFacts, body_whole: bool) -> Option<UsageSource> {
         let said = self.report()?;
         let output_known = said.readable && (said.counted || !facts.content_seen);
@@ -489,8 +489,8 @@ impl ProviderToolCounts {
         self.images = self.images.saturating_add(count(4) + count(5));
     }
 
-    /// Returns the totals. `searches` are reported elsewhere and are added. A call can appear without its result, and a result
-    /// without its call, so the larger number of both is used.
+    /// Returns the total work. `searches`, which are reported elsewhere, are added. A call can appear without its result, and a
+    /// result without its call, so the larger of the two numbers is used.
     fn unlimited(&self, searches: u64) -> UnlimitedWork {
         UnlimitedWork {
             tool_calls: self.calls.max(self.results).saturating_add(searches),

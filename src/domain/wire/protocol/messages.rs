@@ -106,9 +106,9 @@ pub(super) struct MessagesState {
     web_fetches: Option<u64>,
     /// The number of content blocks that call a provider's own tool.
     own_tools: u64,
-    /// The JSON text of the newest list of runs. The counts above do not distinguish the runs.
+    /// The JSON text of the newest list of runs. The other counts of this state do not distinguish the runs.
     iterations: Vec<u8>,
-    /// Whether another model has replaced one that declined. The counts above are then those of the other model.
+    /// Whether another model has replaced one that declined. The counts of this state are then those of the other model.
     has_fallback: bool,
     modifiers: PriceModifiers,
 }

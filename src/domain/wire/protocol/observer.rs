@@ -260,8 +260,8 @@ impl Observer {
         self.flags.content
     }
 
-    /// Whether the answer is complete by its protocol: the last event has arrived, even without its final blank line, or an
-    /// in-band error, or the end of a JSON value. An opaque answer is always complete.
+    /// Whether the answer is complete by its protocol. It is complete after its last event, even without the final blank line of
+    /// the event; after an in-band error; or at the end of a JSON value. An opaque answer is always complete.
     pub fn is_complete(&self) -> bool {
         match &self.frame {
             FramingState::Sse(_) => {

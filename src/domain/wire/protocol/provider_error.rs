@@ -254,8 +254,8 @@ fn plain_text(body: &[u8]) -> Option<&str> {
     (is_text && !is_markup).then_some(text)
 }
 
-/// Returns the data of a body that is a server-sent event, as it can be if the client requested a stream. `None` for any other
-/// body.
+/// Returns the data of a body that is a server-sent event. Providers can send such a body if the client requested a stream.
+/// `None` for any other body.
 fn event_data(body: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(body).ok()?.trim_start();
     let is_event = ["data:", "event:"].iter().any(|field| text.starts_with(field));

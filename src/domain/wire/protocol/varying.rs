@@ -1,4 +1,4 @@
-//! The paths of the text in an answer, and the members of events that differ although the events only add text.
+//! The paths of the text in an answer, and the members that differ between events that only add text.
 
 use memchr::memmem;
 

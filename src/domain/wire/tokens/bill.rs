@@ -1,13 +1,13 @@
-//! Determines the usage that a request is billed for. It is the usage that the provider reports, as far as that exists, is
-//! plausible, and stays within the request's limits; the rest is estimated.
+//! Determines the usage that a request is billed for. It is the usage that the provider reports, if the report exists, is
+//! plausible, and stays within the request's limits. The rest is estimated.
 //!
 //! | what happened | what is billed | source |
 //! |---|---|---|
-//! | the provider reported its usage and completed its answer | the report; a zero is a zero | `reported` |
+//! | the provider reported its usage and completed its answer | the report, including its zeros | `reported` |
 //! | the same, but the report lacks the output | the report, with at least the estimated output | `partial` |
 //! | the provider completed its answer without a report | the estimates of input and output | `estimated` |
 //! | the answer was interrupted, or the client disconnected, after a report | the same as for `partial` above | `partial` |
-//! | the same, before any report | the estimates; before the first byte, only that of the input | `estimated` |
+//! | the same, before any report | the estimates; before the first byte, only the estimate of the input | `estimated` |
 //! | the provider answered with a status of 400 or above, without a report | nothing | `estimated` |
 //! | no answer (no connection, silence, closed before the head) while the client was connected | nothing | `estimated` |
 //! | the report exceeds the accepted maximum | the accepted maximum | `bounded` |
@@ -218,7 +218,7 @@ impl<'a> ReportedRuns<'a> {
         Some(Self { evidence, runs, limits })
     }
 
-    /// Caps the report at the accepted maximum. Returns whether all of it was accepted.
+    /// Caps the report at the accepted maximum. Returns whether the complete report was accepted.
     fn cap(&mut self) -> bool {
         let before = total_usage(&self.runs);
         let evidence = self.evidence;

@@ -59,7 +59,7 @@ struct DataFrame {
 }
 
 impl FrameDecoder {
-    /// Returns a decoder for a new connection, of which weir is the `role` side.
+    /// Returns a decoder for a new connection. `role` is weir's side of the connection.
     pub fn new(role: FrameRole, limits: FrameLimits) -> Self {
         Self {
             role,

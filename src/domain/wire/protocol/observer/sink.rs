@@ -14,7 +14,7 @@ pub(super) const DONE_MARKER: &[u8] = b"[DONE]";
 /// A comparison of an event's data with the `[DONE]` marker, which is not JSON.
 #[derive(Debug, Default)]
 pub(super) struct DoneMarkerMatch {
-    /// The number of bytes so far that are equal to those of the marker.
+    /// The number of bytes that have matched the marker so far.
     same: u8,
     /// Whether bytes have arrived that differ from the marker.
     differs: bool,
@@ -42,7 +42,7 @@ pub(super) struct AnswerEventSink<'a> {
     /// The number of pieces in which the data arrived. `piece_bytes` is the length of the last piece in bytes.
     pieces: usize,
     piece_bytes: usize,
-    /// The position of the text, if the event has ended and only added text. Its offset is in the last piece of data.
+    /// The position of the text, if the event has ended and only added text. The offset is counted in the last piece of data.
     text_only: Option<TextOnlyEvent>,
     has_more_than_text: bool,
     is_revocable: bool,
@@ -183,8 +183,8 @@ pub(super) struct AnswerFlags {
     pub(super) begun: bool,
     pub(super) content: bool,
     pub(super) terminal: bool,
-    /// The number of identifiers of state: the answer's own, and those of the state that it has created. `MADE_MAX` limits each
-    /// list of the latter.
+    /// The number of identifiers of state: the answer's own, and those of the state that it has created. Each list of created
+    /// state has at most `MADE_MAX` identifiers.
     pub(super) names: u16,
 }
 
