@@ -114,14 +114,15 @@ fn plain_run(bytes: &[u8]) -> usize {
     long_run(rest, SHORT_WORDS * WORD_BYTES)
 }
 
-/// Like [`plain_run`], for `bytes` shorter than a word. `before` is the number of bytes before them, and is added to the result.
+/// Like [`plain_run`], for `bytes` shorter than [`WORD_BYTES`]. Adds `before`, the number of bytes that precede `bytes`, to the
+/// result.
 #[inline(never)]
 fn run_to_end(bytes: &[u8], before: usize) -> usize {
     let is_end = |byte: &u8| matches!(byte, b'"' | b'\\');
     before + bytes.iter().position(is_end).unwrap_or(bytes.len())
 }
 
-/// Like [`plain_run`], for long `bytes`. `before` is the number of bytes before them, and is added to the result.
+/// Like [`plain_run`], for long `bytes`. Adds `before`, the number of bytes that precede `bytes`, to the result.
 #[inline(never)]
 fn long_run(bytes: &[u8], before: usize) -> usize {
     before + memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())
@@ -131,9 +132,10 @@ const fn repeated_byte(byte: u8) -> u64 {
     u64::from_le_bytes([byte; WORD_BYTES])
 }
 
-/// Returns a word in which the lowest bit set is the highest bit of the first byte that is a quote or a backslash; 0 if there is
-/// none. Bits above that one have no meaning (<https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>). Quote and
-/// backslash are ASCII characters, so the same mask serves for both: the bytes of `word` below 0x80.
+/// Finds the first quote or backslash in `word`: the lowest bit that is set in the result is the highest bit of that byte.
+/// Returns 0 if there is none. The bits above the lowest one have no meaning
+/// (<https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>). Bytes of 0x80 and above are ignored, because both
+/// characters are ASCII.
 const fn end_bits(word: u64) -> u64 {
     let quote = (word ^ repeated_byte(b'"')).wrapping_sub(repeated_byte(1));
     let backslash = (word ^ repeated_byte(b'\\')).wrapping_sub(repeated_byte(1));
@@ -177,11 +179,11 @@ pub(crate) fn query_value(query: Option<&str>, name: &str) -> Result<Option<Stri
     Ok(last)
 }
 
-/// A writer that appends JSON to a buffer, for hot paths such as the access log: the same bytes as serde, in a fraction of the
-/// instructions.
+/// A writer that appends JSON to a buffer, for hot paths such as the access log. It writes the same bytes as serde, in a fraction
+/// of the instructions.
 ///
-/// It is faster because the caller passes each member's name with its punctuation as ready JSON, and because strings without
-/// characters to escape are copied. Rarer values are left to serde.
+/// It is faster because the caller passes each member's name with its punctuation as ready JSON, and because strings that need no
+/// escapes are copied. serde writes the rarer kinds of values.
 pub(crate) struct JsonWriter<'a>(pub &'a mut Vec<u8>);
 
 impl JsonWriter<'_> {
@@ -234,7 +236,7 @@ impl JsonWriter<'_> {
     }
 }
 
-/// Whether a text needs no escapes in a JSON string.
+/// Whether `text` needs no escapes in a JSON string.
 fn is_plain(text: &[u8]) -> bool {
     if let Some(last) = text.last_chunk() {
         // The last 8 bytes may overlap the word before them.

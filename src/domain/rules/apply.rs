@@ -16,11 +16,11 @@ use crate::domain::{
 };
 
 /// Edits the body `text`, which `scan` describes. Replaces the model's name, if the body contains it, by `upstream_model`, and
-/// then applies the provider's edits in the order of its file. Returns `None` if nothing has changed; then nothing was copied.
+/// then applies the provider's edits in the order of its file. Returns `None`, without a copy, if nothing has changed.
 ///
-/// If an object has several members of one name, an edit applies to all of them. An edit whose member is missing does nothing,
-/// except that `set` adds the last member of its path, but not its parents. Numbers that are too large for any machine type are
-/// compared as infinite.
+/// If an object has several members of the same name, an edit applies to each of them. If the member at an edit's path is
+/// missing, `set` adds it, provided that its parent exists; any other edit does nothing. Numbers that are too large for any
+/// machine type are compared as infinite.
 ///
 /// # Errors
 /// An edit refuses the request, or `text` is not the JSON object that was scanned.
@@ -37,7 +37,7 @@ pub fn edit_body(
 }
 
 /// Returns the text after all edits for which `applies` is true; `None` if no edit has changed anything. The splices in `splices`
-/// are applied together with those of the first batch that has such an edit.
+/// are applied together with those of the first batch that contains such an edit.
 fn edit_batches<'r>(
     rules: &'r BodyRules,
     applies: impl Fn(&BodyEdit) -> bool,
@@ -81,7 +81,7 @@ pub(super) fn edit_splices<'r>(edit: &'r BodyEdit, text: &[u8]) -> Result<Vec<Sp
     Ok(splices)
 }
 
-/// Applies all `rules` to one JSON object of an answer. `None` if it stays unchanged, as it does if it is broken or not an
+/// Applies all `rules` to one JSON object of an answer. `None` if no edit changes the text, or if the text is not a valid JSON
 /// object.
 pub(super) fn edit_object(rules: &BodyRules, text: &[u8]) -> Option<Vec<u8>> {
     edit_batches(rules, |_| true, text, &Tape::default(), &mut Vec::new()).ok()?
@@ -204,7 +204,7 @@ fn refuse_matching(
     })
 }
 
-/// Replaces the placeholders of a message in one pass, so that text like a placeholder in a client's value is not replaced.
+/// Replaces the placeholders of a message in one pass, so that a client's value that looks like a placeholder is not replaced.
 fn fill_placeholders(message: &str, values: &[(&str, String)]) -> String {
     let mut text = String::with_capacity(message.len());
     let mut rest = message;
@@ -249,8 +249,8 @@ struct Siblings {
     last_end: Option<usize>,
     /// Whether a sibling before the current one is kept.
     any_kept: bool,
-    /// The position at which the removed siblings at the container's beginning start; `None` if there are none. They are cut up
-    /// to the first sibling that is kept.
+    /// The start of the last sibling, if it and all siblings before it are removed; otherwise `None`. The last sibling is cut up
+    /// to the start of the next one, or up to its own end if none follows.
     removed_from: Option<usize>,
 }
 
@@ -301,7 +301,7 @@ pub enum EditError {
     },
 }
 
-/// A text that replaces a range of the original text.
+/// A replacement for a range of the original text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::domain::rules) struct Splice<'r> {
     pub(in crate::domain::rules) range: Range<usize>,

@@ -28,7 +28,7 @@ pub(crate) struct BodyEdit {
     pub(super) line: usize,
     /// The path of the members or elements to edit.
     pub(super) path: Vec<BodyPathStep>,
-    /// The protocols of the requests to which the edit applies; `None`: all protocols.
+    /// The protocols of the requests to which the edit applies; `None` means all protocols.
     pub(super) protocols: Option<Vec<UpstreamProtocol>>,
     /// The conditions for the edit, which must all hold.
     pub(super) when: Vec<Condition>,
@@ -45,7 +45,7 @@ pub(crate) enum BodyPathStep {
     Each,
 }
 
-/// The operation of an edit. Strings in it are JSON texts unless noted.
+/// The operation of an edit. Its strings are JSON texts unless stated otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum BodyOp {
     /// Sets the value of the member or element, or adds the missing member.
@@ -86,11 +86,11 @@ pub(crate) enum RefusedValues {
     Any,
     /// Numbers outside this range. Values that are not numbers pass, because the provider checks them.
     Outside(NumberRange),
-    /// Strings that are equal to one of these, unescaped.
+    /// Strings that are equal to one of these unescaped strings.
     Listed(Vec<String>),
 }
 
-/// A range of allowed numbers. `None` is no bound.
+/// A range of allowed numbers. A bound of `None` means that the range is unlimited in that direction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NumberRange {
     /// The least number that is allowed.
@@ -193,8 +193,8 @@ impl BodyEdit {
         }
     }
 
-    /// Whether this edit, which comes after `other` in the provider's file, cannot be in one batch with it, because the result
-    /// depends on their order, or because one walk could not place their commas.
+    /// Whether this edit, which comes after `other` in the provider's file, cannot be in the same batch. This is the case if the
+    /// result depends on the order of the two edits, or if a single walk could not decide which commas to add and remove.
     fn conflicts_with(&self, other: &Self) -> bool {
         let overlap =
             |left: &[BodyPathStep], right: &[BodyPathStep]| left.starts_with(right) || right.starts_with(left);
@@ -211,8 +211,8 @@ impl BodyEdit {
                 && (any_overlap(&self.writes(), &other.writes()) || any_overlap(&self.reads(), &other.writes())))
     }
 
-    /// Whether this edit removes elements of an array, and all that `inner` reads and changes is inside of elements of that array.
-    /// In the elements that stay, `inner` then finds what it would find after the removal.
+    /// Whether this edit removes elements of an array, and `inner` reads and changes only values inside elements of that array.
+    /// In the elements that stay, `inner` then finds the same values as after the removal.
     fn removes_elements_around(&self, inner: &Self) -> bool {
         let is_element_removal = self.op == BodyOp::Remove && self.path.last() == Some(&BodyPathStep::Each);
         let is_inside = |path: &Vec<BodyPathStep>| path.len() > self.path.len() && path.starts_with(&self.path);
@@ -259,7 +259,7 @@ impl BodyEdit {
     }
 }
 
-/// Returns a path as text. Each `[]` contains the next index, or stays `[]` if that is `None`.
+/// Returns a path as text. Each `[]` contains the next of `indexes`, or stays `[]` if that index is `None`.
 pub(super) fn path_text(path: &[BodyPathStep], indexes: &mut dyn Iterator<Item = Option<usize>>) -> String {
     let mut text = String::new();
     for segment in path {

@@ -34,7 +34,7 @@ pub(crate) use self::resilience::{CredentialSource, ONLY_CREDENTIAL};
 /// The maximum length of a provider's name, in bytes.
 pub(crate) const PROVIDER_NAME_BYTES_MAX: usize = 32;
 
-/// A compiled provider file: the provider without its secrets, and the data with which the catalogue completes it.
+/// A compiled provider file: the provider without its secrets, and the data that the catalogue adds to it.
 #[derive(Debug)]
 pub struct CompiledProvider {
     /// The provider. It has no credentials until [`CompiledProvider::authorize`] adds them.
@@ -47,8 +47,8 @@ pub struct CompiledProvider {
 
 impl CompiledProvider {
     /// Returns the model of the file that serves the requested name `asked`, with the line of its definition. It is the model
-    /// with that name or alias; or else the one with `asked` without its context-window mark or date; or else the fallback of the
-    /// name's family.
+    /// with that name or alias. If there is none, it is the model for `asked` without its context-window mark or date, or else
+    /// the fallback of the name's family.
     pub fn model_for(&self, protocol: Protocol, asked: &str) -> Option<&(usize, RawModel)> {
         let named = |name: &str| self.models.iter().find(|(_, model)| model.name == name);
         let aliased = |name: &str| {
@@ -62,7 +62,7 @@ impl CompiledProvider {
         })
     }
 
-    /// Adds a credential with this secret to the provider, which is on from then on.
+    /// Adds a credential with this secret to the provider, which turns the provider on.
     ///
     /// # Errors
     /// The secret cannot be sent in a header, or is too short to be masked. The error does not contain the secret.

@@ -39,16 +39,16 @@ pub(crate) struct RawCondition {
     pub field: Option<String>,
     /// The path of a body member. It begins at the root of the body or, in a stream, of the event.
     pub root_field: Option<String>,
-    /// For `header`: a value that the header must have. If it has several values, one suffices.
+    /// For `header`: a value that the header must have. If the header has several values, one of them suffices.
     pub value: Option<String>,
-    /// For `header`: a text that a value of the header must contain. If it has several values, one suffices.
+    /// For `header`: a string that the header's value must contain. If the header has several values, one of them suffices.
     pub contains: Option<String>,
     /// For `field` and `root_field`: the value that the member must have.
     pub equals: Option<toml::Value>,
-    /// For `field` and `root_field`: the values of which the member must have one.
+    /// For `field` and `root_field`: a list of values, one of which the member must have.
     #[serde(rename = "in")]
     pub one_of: Option<Vec<toml::Value>>,
-    /// For `field` and `root_field`: the text with which the member, a string, must begin.
+    /// For `field` and `root_field`: the beginning of the member's value, which must be a string.
     pub starts_with: Option<String>,
     /// For `field` and `root_field`: whether the member must be present (`true`) or missing (`false`).
     pub present: Option<bool>,
@@ -80,9 +80,9 @@ pub(crate) struct ModelPattern(pub(super) String);
 pub(crate) enum HeaderTest {
     /// The header is present.
     Present,
-    /// One of the header's values is this text.
+    /// One of the header's values is equal to this string.
     Equals(String),
-    /// One of the header's values contains this text.
+    /// One of the header's values contains this string.
     Contains(String),
 }
 
@@ -111,9 +111,9 @@ pub(crate) enum FieldBase {
 pub(crate) enum ValueTest {
     /// The member is present with any value (`true`), or is missing (`false`).
     Present(bool),
-    /// The member's value is one of these.
+    /// The member's value is equal to one of these values.
     In(Vec<Scalar>),
-    /// The member's value is a string that begins with this text, which is without escapes.
+    /// The member's value is a string that begins with this text. The text contains no escapes.
     StartsWith(String),
 }
 

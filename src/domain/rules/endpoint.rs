@@ -27,10 +27,10 @@ pub struct Origin {
     host_header: HeaderValue,
 }
 
-/// The request target, which is path and query, of one model at an endpoint. It is parsed when the configuration is loaded.
+/// The request target (path and query) of one model at an endpoint. It is parsed when the configuration is loaded.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointTarget {
-    /// The target from the provider file, without a query of the client.
+    /// The target from the provider file, without the client's query.
     plain: Uri,
     /// The query that clients usually send for the operation, and the target with that query appended. `None` if they usually
     /// send none.
@@ -334,7 +334,7 @@ mod tests {
             let plain = parsed(url).fill("m/1");
             assert_eq!(targets(url, operation, None).unwrap(), plain);
             let separator = if plain.contains('?') { '&' } else { '?' };
-            // Usual ones of this operation or of another, and one that is none.
+            // Queries that are usual for this operation or for another one, an unusual query, and an empty one.
             for query in ["alt=sse", "beta=true", "alt=sse&x=%20", ""] {
                 let expected = format!("{plain}{separator}{query}");
                 assert_eq!(targets(url, operation, Some(query)).unwrap(), expected);

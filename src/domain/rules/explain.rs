@@ -33,9 +33,9 @@ pub(crate) use self::translated::{ExplainedTranslation, TranslationQuestion};
 /// A request to explain, and optionally the provider's answer to it.
 #[derive(Clone, Debug)]
 pub(crate) struct ExplainRequest<'a> {
-    /// The requested operation; `None`: it is guessed from the body.
+    /// The requested operation; if it is `None`, the operation is guessed from the body.
     pub operation: Option<Operation>,
-    /// The requested model; `None`: the model that the body names.
+    /// The requested model; `None` for the model that the body names.
     pub model: Option<&'a str>,
     /// The client's headers.
     pub headers: HeaderMap,
@@ -43,7 +43,7 @@ pub(crate) struct ExplainRequest<'a> {
     pub query: Option<&'a str>,
     /// The client's body.
     pub body: &'a [u8],
-    /// The provider's answer, if the edits of the answer are to be explained as well.
+    /// The provider's answer, if the edits of the answer are to be explained as well; otherwise `None`.
     pub response: Option<&'a [u8]>,
 }
 
@@ -76,9 +76,9 @@ pub(crate) struct Explanation {
 /// A text before and after the edits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextChange {
-    /// The text before.
+    /// The text before the edits.
     pub before: Vec<u8>,
-    /// The text after; `None` if the request is refused.
+    /// The text after the edits; `None` if the request is refused.
     pub after: Option<Vec<u8>>,
 }
 
@@ -134,7 +134,8 @@ pub(crate) fn explain_as(
         depth_max: DEPTH_MAX,
         references_max: usize::MAX,
     };
-    // The protocol is not known yet. It only determines which provider state the scan finds, and that is not used here.
+    // The protocol is not known yet. It only determines which state at the provider the scan finds, and this state is not used
+    // here.
     let facts = scan(question.body, Protocol::Messages, &limits)
         .map_err(|error| ExplainError(format!("cannot read the request's body: {error}")))?;
     let provider = &compiled.provider;
@@ -163,7 +164,7 @@ pub(crate) fn explain_as(
         None => Some(question.body.to_vec()),
         Some(translation) => translation.body.clone(),
     };
-    // The translation has written the provider's name of the model already.
+    // The translation has already written the provider's name for the model.
     if let (None, Some(text), Some(splice)) = (&translation, &mut body, model_splice(&request, &facts)) {
         let rule = format!("model `{model}` is `{upstream_model}` at the provider");
         *text = record_change(&mut changes, ("model", *line, rule), vec![splice], text);
@@ -244,8 +245,8 @@ fn edit_head_and_response(
     (head, response)
 }
 
-/// Returns the headers and the query of a translated request before the provider's edits. The client's are part of its protocol,
-/// except for `user-agent` and `accept`.
+/// Returns the headers and the query of a translated request before the provider's edits. Of the client's headers, only
+/// `user-agent` and `accept` are included, because the others and the query belong to the client's protocol.
 fn translated_head(headers: &HeaderMap, operation: UpstreamOperation) -> (HeaderMap, Option<&'static str>) {
     let is_general = |name: &HeaderName| matches!(*name, header::USER_AGENT | header::ACCEPT);
     let general = headers.iter().filter(|(name, _)| is_general(name));

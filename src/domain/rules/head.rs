@@ -178,7 +178,8 @@ impl QueryEdits {
 }
 
 impl QueryEdit {
-    /// Returns the query after this edit; all other parameters stay as they are written. A `None` is a request without a query.
+    /// Returns the query after this edit. All other parameters stay as they are written. `query` is `None` if the request has no
+    /// query.
     pub(super) fn apply<'q>(&self, query: Option<Cow<'q, str>>) -> Option<Cow<'q, str>> {
         let is_there = query
             .as_deref()
@@ -214,7 +215,7 @@ impl QueryEdit {
 }
 
 /// Returns the client's query after all edits, in the order remove, set, default. The client's API key must already be removed
-/// from `query`. A `None` is a request without a query.
+/// from `query`, which is `None` if the request has no query.
 pub(crate) fn edit_query<'q>(edits: &QueryEdits, query: Option<&'q str>) -> Option<Cow<'q, str>> {
     edits
         .iter()

@@ -33,7 +33,7 @@ pub struct Provider {
     pub auth: Auth,
     /// The credentials whose secrets were found. If there are none, the provider is off.
     pub credentials: Vec<Credential>,
-    /// The references to the provider's secrets that are absent or empty.
+    /// The references to the provider's secrets whose source is absent or empty.
     pub missing_secrets: Vec<MissingSecret>,
     /// The URL of each operation that the provider serves.
     pub endpoints: EndpointTemplates,
@@ -47,7 +47,7 @@ pub struct Provider {
     pub errors: ErrorShape,
     /// The shape of the errors that clients get for requests to this provider, including weir's own refusals.
     pub refusals: RefusalShape,
-    /// The rules that determine the meaning of errors whose status alone does not.
+    /// The rules that determine the meaning of an error if its status is not sufficient.
     pub error_rules: ErrorRules,
     /// Whether the provider stores nothing of a Responses request that a later request could refer to.
     pub stateless: bool,
@@ -63,7 +63,7 @@ pub struct Provider {
     pub body: BodyRules,
     /// Edits of the answer's body.
     pub response: BodyRules,
-    /// How its `chat/completions` endpoint differs from the common form.
+    /// The differences between the provider's `chat/completions` endpoint and the common form.
     pub(crate) chat: ChatTraits,
 }
 
@@ -127,8 +127,9 @@ impl Provider {
             .collect()
     }
 
-    /// Returns the operation to which requests in other protocols are translated: of its endpoints, the one that loses least of
-    /// reasoning and tools. A request to Gemini is always a stream. `None` if it has none.
+    /// Returns the operation to which requests in other protocols are translated. Of the operations that the provider serves, it
+    /// is the one in which the least reasoning and the fewest tools are lost. A request to Gemini is always a stream. `None` if
+    /// the provider has no endpoint that generates answers.
     pub(crate) fn translation_operation(&self) -> Option<UpstreamOperation> {
         let preferred = [
             UpstreamOperation::Client(Operation::Messages),
@@ -204,7 +205,7 @@ pub struct WeightedOrigin {
     pub origin: Origin,
     /// The backend's share of the requests, relative to the other backends; at least 1.
     pub weight: u16,
-    /// The path of a health check, which costs nothing and answers 200 while the backend works. `None`: the check only
+    /// The path of a health check, which costs nothing and answers 200 while the backend works. If it is `None`, the check only
     /// establishes a connection.
     pub health_path: Option<String>,
 }
@@ -227,12 +228,13 @@ pub struct Fallback {
     pub patterns: Vec<String>,
     /// The public name of the model that serves the requests.
     pub model: String,
-    /// The protocols of the requests to which the fallback applies; `None`: all protocols.
+    /// The protocols of the requests to which the fallback applies; `None` means all protocols.
     pub protocols: Option<Vec<Protocol>>,
 }
 
 impl Fallback {
-    /// Whether the fallback applies to requests for the model name `asked` in this protocol. Upper and lower case are the same.
+    /// Whether the fallback applies to requests for the model name `asked` in this protocol. The name is compared without regard
+    /// to case.
     pub fn applies_to(&self, protocol: Protocol, asked: &str) -> bool {
         let protocols = self.protocols.as_ref();
         let asked = asked.to_lowercase();
@@ -241,7 +243,7 @@ impl Fallback {
     }
 }
 
-/// A provider's own timeouts. For `None`, the timeout of `[upstream]` in weir.toml applies.
+/// A provider's own timeouts. If one is `None`, the timeout of `[upstream]` in weir.toml applies instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderTimeouts {
     /// The timeout for establishing a connection.
@@ -262,11 +264,11 @@ pub struct ProviderTimeouts {
 pub struct ErrorRule {
     /// The status that the error must have.
     pub status: u16,
-    /// A machine-readable word that the error must have as its code, type or status, or as a reason in its details.
+    /// A value that the error must have as its code, type or status, or as a reason in its details.
     pub code: Option<String>,
     /// A pattern that the error's message must match; `*` matches any text.
     pub message: Option<String>,
-    /// A text that the error's body must contain.
+    /// A string that the error's body must contain.
     pub contains: Option<String>,
     /// The meaning of the errors that match: the provider refuses the credential or the request.
     pub means: ErrorMeaning,
@@ -341,7 +343,7 @@ mod tests {
             assert_eq!(one.meaning(403, Some(body.as_bytes())), Some(NONE.means), "{body}");
             assert_eq!(one.meaning(400, Some(body.as_bytes())), None, "{body}");
         }
-        // What a client may have brought in is no word of the error.
+        // Text that a client may have sent is not one of the error's machine-readable values.
         for body in [
             r#"{"error":{"code":"gone_by","message":"gone"}}"#,
             r#"{"error":{"code":"other","details":[{"field":"gone"}]}}"#,

@@ -1,5 +1,5 @@
-//! The content of a provider file as written: a type for each table, which the strict TOML parser fills.
-//! The types of conditions and of the edits of headers and queries are beside those that they are compiled to.
+//! The content of a provider file as written: a type for each table, which the strict TOML parser fills. The types of conditions
+//! and of the edits of headers and queries are next to the types to which they are compiled.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, path::Path};
 
@@ -25,13 +25,13 @@ use crate::domain::{
 pub(crate) struct RawProvider {
     /// The provider's name in configuration, logs and metrics.
     pub name: Spanned<String>,
-    /// The name displayed to users; `None`: `name` is displayed.
+    /// The name displayed to users; if it is `None`, `name` is displayed.
     pub display_name: Option<String>,
     /// How weir authenticates to the provider: a secret, and the header that contains it.
     pub auth: RawAuth,
     /// The URL of each operation that the provider serves.
     pub endpoints: RawEndpoints,
-    /// How its `chat/completions` endpoint differs from the common form.
+    /// The differences between the provider's `chat/completions` endpoint and the common form.
     #[serde(default)]
     pub chat: RawChat,
     /// Timeouts that replace those of `[upstream]` in weir.toml.
@@ -52,7 +52,7 @@ pub(crate) struct RawProvider {
     /// The shape of the errors that clients get for requests to this provider, including weir's own refusals.
     #[serde(default)]
     pub refusals: RefusalShape,
-    /// Rules that determine the meaning of errors whose status alone does not.
+    /// Rules that determine the meaning of an error if its status is not sufficient.
     #[serde(default)]
     pub error: Vec<Spanned<RawErrorRule>>,
     /// Whether the provider stores nothing of a Responses request that a later request could refer to.
@@ -60,7 +60,7 @@ pub(crate) struct RawProvider {
     pub stateless: bool,
     /// The model that serves requests for unlisted names of a model family.
     pub fallback: Option<Spanned<RawFallback>>,
-    /// What happens to an answer after its client has disconnected.
+    /// Whether an answer is read to its end after its client has disconnected.
     #[serde(default)]
     pub on_client_gone: OnClientGone,
     /// Edits of the request's headers.
@@ -90,7 +90,7 @@ pub(crate) struct RawAuth {
     pub style: Option<AuthStyle>,
     /// The name of the header that contains only the secret; `None` if `style` is given.
     pub header: Option<Spanned<String>>,
-    /// The statuses with which the provider refuses the credential or its account; `None`: 401, 402 and 403.
+    /// The statuses with which the provider refuses the credential or its account. If this is `None`, they are 401, 402 and 403.
     pub refused_statuses: Option<Spanned<Vec<u16>>>,
 }
 
@@ -108,8 +108,8 @@ pub(crate) enum AuthStyle {
     XGoogApiKey,
 }
 
-/// `[endpoints]`: the URL of each operation, `None` for an operation that the provider does not serve. `{model}` in a URL stands
-/// for the provider's name for the model.
+/// `[endpoints]`: the URL of each operation; `None` for an operation that the provider does not serve. In a request, `{model}` in
+/// the URL is replaced by the provider's name for the model.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawEndpoints {
@@ -125,7 +125,7 @@ pub(crate) struct RawEndpoints {
     pub stream_generate_content: Option<Spanned<String>>,
     /// The URL for `:countTokens`.
     pub gemini_count_tokens: Option<Spanned<String>>,
-    /// `POST .../chat/completions`, which only translated requests use
+    /// The URL for `POST .../chat/completions`, which only translated requests use.
     pub chat_completions: Option<Spanned<String>>,
 }
 
@@ -172,24 +172,26 @@ impl<'de> Deserialize<'de> for RawResponsesEndpoint {
     }
 }
 
-/// `[chat]`: how a `chat/completions` endpoint differs from the common form.
+/// `[chat]`: the differences between a `chat/completions` endpoint and the common form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawChat {
-    /// The member of messages and deltas that has the model's reasoning; `None`: `reasoning_content`.
+    /// The member of messages and deltas that contains the model's reasoning; the default for `None` is `reasoning_content`.
     pub reasoning: Option<ChatReasoning>,
-    /// The reasoning that weir sends back; `None`: that of turns with tool calls since the last text of the user.
+    /// The reasoning that weir sends back to the provider. The default for `None` is the reasoning of turns with tool calls since
+    /// the last text of the user.
     pub reasoning_back: Option<ReasoningBack>,
-    /// Whether the provider accepts system messages after the first message; `None`: true.
+    /// Whether the provider accepts system messages after the first message; the default for `None` is true.
     pub system_inside: Option<bool>,
-    /// Whether the provider accepts a message of the user directly after the results of tool calls; `None`: true.
+    /// Whether the provider accepts a message of the user directly after the results of tool calls; the default for `None` is
+    /// true.
     pub user_after_results: Option<bool>,
-    /// The ids of tool calls that the provider accepts; `None`: any.
+    /// The form of the ids of tool calls that the provider accepts; `None` means any form.
     pub call_ids: Option<CallIdForm>,
 }
 
 impl RawChat {
-    /// Returns the differences with all defaults.
+    /// Returns the compiled differences, with a default for each that is `None`.
     pub(super) fn traits(&self) -> ChatTraits {
         ChatTraits {
             reasoning: self.reasoning.unwrap_or_default(),
@@ -201,7 +203,7 @@ impl RawChat {
     }
 }
 
-/// `[timeouts]`: timeouts that replace those of `[upstream]` in weir.toml, which explains them. Each is at least 1.
+/// `[timeouts]`: timeouts that replace those of `[upstream]` in weir.toml, where they are explained. Each number is at least 1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawTimeouts {
@@ -229,7 +231,7 @@ pub enum ErrorShape {
     Reshape,
 }
 
-/// What happens to an answer after its client has disconnected.
+/// The action for an answer whose client has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientGoneAction {
@@ -239,7 +241,7 @@ pub enum ClientGoneAction {
     Finish,
 }
 
-/// `[on_client_gone]`: what happens to an answer after its client has disconnected. [`OnClientGone::action`] has the defaults for
+/// `[on_client_gone]`: the action for an answer whose client has disconnected. [`OnClientGone::action`] has the defaults for
 /// `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -251,9 +253,9 @@ pub struct OnClientGone {
 }
 
 impl OnClientGone {
-    /// Returns what happens to an answer after its client has disconnected. By default, weir reads non-streaming answers, and
-    /// streams of a model with `hidden_reasoning`, to their end, because usually only the end reports their usage. It aborts
-    /// other streams, whose usage is known from the content that has arrived.
+    /// Returns the action for an answer whose client has disconnected. By default, weir reads non-streaming answers, and streams
+    /// of a model with `hidden_reasoning`, to their end, because usually only the end reports their usage. It aborts other
+    /// streams, whose usage is known from the content that has arrived.
     pub fn action(&self, stream: bool, hidden_reasoning: bool) -> ClientGoneAction {
         let (given, default) = match (stream, hidden_reasoning) {
             (true, false) => (self.stream, ClientGoneAction::Abort),
@@ -345,7 +347,7 @@ pub(crate) struct RawBodyEdit {
     /// The path of the members to edit: names of nested object members, joined by dots. `[]` after a name means each element of
     /// that array.
     pub path: Spanned<String>,
-    /// The protocols of the requests to which the edit applies; `None`: all protocols.
+    /// The protocols of the requests to which the edit applies; `None` means all protocols.
     pub protocols: Option<Vec<UpstreamProtocol>>,
     /// The conditions for the edit, which must all hold.
     #[serde(default)]
@@ -408,7 +410,7 @@ pub(crate) struct RawCredential {
     pub name: String,
     /// The reference to the credential's secret.
     pub secret: SecretRef,
-    /// The credential's share of the requests, relative to the other credentials; `None`: 1.
+    /// The credential's share of the requests, relative to the other credentials; the default for `None` is 1.
     pub weight: Option<u16>,
 }
 
@@ -418,10 +420,10 @@ pub(crate) struct RawCredential {
 pub(crate) struct RawOrigin {
     /// The backend's scheme, host and optional port: `scheme://host[:port]`.
     pub url: String,
-    /// The backend's share of the requests, relative to the other backends; `None`: 1.
+    /// The backend's share of the requests, relative to the other backends; the default for `None` is 1.
     pub weight: Option<u16>,
-    /// The path of a health check, which costs nothing and answers 200 while the backend works. `None`: the backend is regarded
-    /// as healthy if a connection can be established.
+    /// The path of a health check, which costs nothing and answers 200 while the backend works. If it is `None`, the backend is
+    /// considered healthy if a connection can be established.
     pub health_path: Option<String>,
 }
 
@@ -429,16 +431,18 @@ pub(crate) struct RawOrigin {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawRetry {
-    /// The statuses after which a request is sent again; `None`: 500, 502 to 504, 520 to 524, 527 and 529.
+    /// The statuses after which a request is sent again. The default for `None` is 500, 502 to 504, 520 to 524, 527 and 529.
     pub statuses: Option<Spanned<Vec<u16>>>,
-    /// The maximum number of times that a request is sent to this provider, including the first time; `None`: 2.
+    /// The maximum number of times that a request is sent to this provider, including the first time; the default for `None` is
+    /// 2.
     pub attempts: Option<Spanned<u8>>,
-    /// The pause before the second attempt, in milliseconds; `None`: 250. The pause doubles before each further attempt and is
-    /// jittered.
+    /// The pause before the second attempt, in milliseconds; the default for `None` is 250. The pause doubles before each further
+    /// attempt and is jittered.
     pub backoff_ms: Option<Spanned<u32>>,
-    /// The maximum pause between two attempts, in milliseconds; `None`: 4000.
+    /// The maximum pause between two attempts, in milliseconds; the default for `None` is 4000.
     pub backoff_max_ms: Option<Spanned<u32>>,
-    /// The maximum load that repeated attempts add to the provider, in percent of the first attempts; `None`: 10.
+    /// The maximum load that repeated attempts add to the provider, in percent of the first attempts; the default for `None` is
+    /// 10.
     pub budget_percent: Option<Spanned<u16>>,
 }
 
@@ -466,16 +470,16 @@ pub enum ErrorMeaning {
     RequestRefused,
 }
 
-/// `[[error]]`: a rule that states the meaning of errors whose status alone does not determine it.
+/// `[[error]]`: a rule that states the meaning of an error if its status is not sufficient.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawErrorRule {
     pub status: u16,
-    /// A machine-readable word that the error must have as its code, type or status, or as a reason in its details.
+    /// A value that the error must have as its code, type or status, or as a reason in its details.
     pub code: Option<String>,
     /// A pattern that the error's message must match; `*` matches any text.
     pub message: Option<String>,
-    /// A text that the error's body must contain.
+    /// A string that the error's body must contain.
     pub contains: Option<String>,
     /// The meaning of the errors that match.
     pub means: ErrorMeaning,
@@ -489,7 +493,7 @@ pub(crate) struct RawFallback {
     pub patterns: Vec<String>,
     /// The name of the model in this file that serves requests for these names.
     pub model: String,
-    /// The protocols of the requests to which the fallback applies; `None`: all protocols.
+    /// The protocols of the requests to which the fallback applies; `None` means all protocols.
     pub protocols: Option<Vec<Protocol>>,
 }
 
@@ -505,7 +509,7 @@ pub enum SecretRef {
     Credential(String),
 }
 
-/// The error for a text that is not a reference to a secret. The error does not contain the text, which could be the secret
+/// The error for a string that is not a reference to a secret. The error does not contain the string, which could be the secret
 /// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a reference to a secret: env:NAME, file:PATH or credential:NAME")]
@@ -542,8 +546,8 @@ impl SecretRef {
     }
 }
 
-/// Returns the kind of settings that are references to secrets. An invalid value could be a secret, so errors contain neither the
-/// value nor its type.
+/// Returns the kind of settings whose values are references to secrets. An invalid value could be a secret, so errors contain
+/// neither the value nor its type.
 pub(crate) fn secret() -> SettingKind<SecretRef> {
     SettingKind::of(|given| match given.text().ok().map(SecretRef::parse) {
         Some(Ok(SecretRef::File(path))) => {

@@ -31,7 +31,7 @@ enum FramingRewriter {
     Array(ElementRewriter),
     /// A non-streaming answer, with the bytes buffered so far.
     Whole(Vec<u8>),
-    /// Any answer from now on: everything passes unedited.
+    /// The rest of an answer, which passes unedited.
     Untouched,
 }
 
@@ -181,7 +181,7 @@ struct EventRewriter {
     is_passing: bool,
     /// Whether a line has ended before. A byte order mark is only skipped in the first line.
     has_begun: bool,
-    /// Whether the current line has any bytes already.
+    /// Whether the current line already contains a byte.
     is_line_begun: bool,
 }
 
@@ -190,7 +190,7 @@ struct EventRewriter {
 enum DataLines {
     #[default]
     None,
-    /// One line. The range of its value in the buffered bytes.
+    /// One line. Contains the range of the line's value in the buffered bytes.
     One(Range<usize>),
     /// Several lines, which are not edited.
     Several,

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The length of the body at the beginning of `bytes`, fed in pieces of `step`.
+    /// Returns the length of the body at the beginning of `bytes`, which are read in pieces of `step` bytes.
     fn end(bytes: &[u8], step: usize) -> Result<Option<usize>, ChunkFault> {
         let (mut body, mut trailers) = (ChunkedContent::default(), None::<ChunkedTrailers>);
         let mut before = 0;

@@ -134,7 +134,7 @@ mod tests {
         frame
     }
 
-    /// What is unfinished behind the preface and these bytes, in pieces of `step`.
+    /// Returns the unfinished head after the preface and `bytes`, which are read in pieces of `step` bytes.
     fn behind(bytes: &[u8], step: usize) -> UnfinishedHead {
         let mut frames = Http2HeadTracker::default();
         let all = [&[b'x'; PREFACE_BYTES], bytes].concat();

@@ -37,9 +37,10 @@ pub(crate) struct Picker {
     set: &'static PathSet,
     picks: Picks<'static>,
     lexer: PickLexer,
-    /// The nodes of the path set that belong to the open containers, the outermost first; `None` for a container on no path.
+    /// The nodes of the path set that belong to the open containers, the outermost first; `None` for a container to which no path
+    /// leads.
     nodes: [Option<PickNodeId>; SEGMENTS_MAX + 1],
-    /// The node of the path set that belongs to the value of the last key; `None` if that value is on no path.
+    /// The node of the path set that belongs to the value of the last key; `None` if no path leads to that value.
     pending: Option<PickNodeId>,
     key: KeyBuffer,
     /// The paths of the value that is being buffered, one bit for each; zero if no value is being buffered.
@@ -47,8 +48,8 @@ pub(crate) struct Picker {
     /// The number of containers around the value that is being buffered.
     active_depth: usize,
     active_limit: usize,
-    /// The offset in the current piece from which on the buffered value is not copied yet. It is copied at the end of the value
-    /// or of the piece.
+    /// The offset in the current piece at which the part of the buffered value begins that is not copied yet. This part is copied
+    /// at the end of the value or of the piece.
     active_from: usize,
     /// Whether the value that is being buffered is longer than its limit.
     overflow: bool,
@@ -56,7 +57,7 @@ pub(crate) struct Picker {
     /// empty.
     opened: PathBits,
     scratch: Vec<u8>,
-    /// The counter of the text since the picker was created. A reset does not change it.
+    /// The counter of all text since the picker was created (see [`PickRule::Text`]). A reset does not change it.
     text_counter: TextCounter,
     text_span: TextSpan,
     counting: TextCounting,
@@ -97,9 +98,9 @@ impl Picker {
         self.picks.clear();
     }
 
-    /// Reads bytes up to the end of the top-level value, and returns their number: all bytes, if the value continues or is not
-    /// JSON. After a byte that makes the value invalid, text is not counted either, so that the result does not depend on how the
-    /// JSON is split.
+    /// Reads `bytes` up to the end of the top-level value, and returns the number of bytes read. All bytes are read if the value
+    /// continues or is not JSON. Text after a byte that makes the value invalid is not counted, so the result does not depend on
+    /// how the JSON is split.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         self.active_from = 0;
@@ -145,8 +146,8 @@ impl Picker {
         self.lexer.is_inert()
     }
 
-    /// Returns the number of bytes of heap memory in use: at most one limit for each path, and twice that while a value is being
-    /// buffered.
+    /// Returns the number of bytes of heap memory in use. For each path it is at most the limit of the path's rule, or twice that
+    /// limit while a value is being buffered.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.scratch.capacity() + self.picks.heap_bytes()
     }
@@ -198,13 +199,13 @@ impl Picker {
         }
     }
 
-    /// Returns the node that belongs to the open container at `level`; `None` if it is on no path. The outermost container has
+    /// Returns the node that belongs to the open container at `level`; `None` if no path leads to it. The outermost container has
     /// level 1.
     fn container_node(&self, level: usize) -> Option<PickNodeId> {
         *self.nodes.get(level.checked_sub(1)?)?
     }
 
-    /// Returns the node that belongs to the value that begins inside `outer` containers; `None` if that value is on no path.
+    /// Returns the node that belongs to the value that begins inside `outer` containers; `None` if no path leads to that value.
     fn value_node(&self, outer: usize) -> Option<PickNodeId> {
         if self.active != 0 {
             None
@@ -360,7 +361,7 @@ impl ArrayFramer {
         }
     }
 
-    /// Whether the array is complete, or the value that was sent instead of an array.
+    /// Whether the array is complete. If another value was sent instead of an array, whether that value is complete.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, ArrayState::Closed | ArrayState::BareClosed)
     }
@@ -416,8 +417,8 @@ impl ArrayFramer {
         used
     }
 
-    /// Returns the bytes that end the array at the current position with the JSON value `last` as its last element. `None` if the
-    /// array is already closed, or the value is not an array.
+    /// Returns the bytes that end the array at the current position, with the JSON value `last` as its last element. `None` if
+    /// the array is already closed, or if the value is not an array.
     pub(crate) fn failure_tail(&self, picker: &Picker, last: &[u8]) -> Option<Vec<u8>> {
         let before = match self.state {
             ArrayState::Before => b"[".to_vec(),

@@ -2,8 +2,8 @@
 //! credential need, and records the tokens for the body edits of providers.
 //!
 //! No tree is built, so a 30 MB body costs one pass over its bytes and no second copy. Strictness matters because weir routes and
-//! bills by its own reading of the body, while the provider acts on another reading. So a body that two parsers could read
-//! differently is refused.
+//! bills by its own reading of the body, while the provider acts on its own. So a body that two parsers could read differently is
+//! refused.
 //!
 //! The lexer is weir's own. The tape of simd-json has no offsets into the text, which splicing needs. It also unescapes strings
 //! in place, so the client's bytes would have to be mutable. sonic-rs and jiter return values one by one and leave no tape. All
@@ -179,15 +179,15 @@ pub struct Scan {
     /// The value of `stream` if it is a boolean; otherwise `None`. The provider has to refuse other values.
     pub stream: Option<bool>,
     /// The last value of `max_tokens`, `max_output_tokens`, `max_completion_tokens` or `generationConfig.maxOutputTokens` that is
-    /// a non-negative integer, in tokens. Both names of the last one can have either spelling, because Gemini accepts both.
-    /// `None` if there is no such value.
+    /// a non-negative integer, in tokens; `None` if there is no such value. `generationConfig` and `maxOutputTokens` can also be
+    /// written in snake case, because Gemini accepts both spellings.
     pub output_max: Option<u64>,
-    /// The limits of the output that is billed, by the names under which the body gives them.
+    /// The output limits in the body, under each of their names. They limit the request's bill.
     pub output_limits: OutputLimits,
     /// Whether the body has a member `contents`, with any value.
     pub has_contents: bool,
-    /// The member of a Responses request that would hide the usage from weir: `background`, unless it is false, or
-    /// `stream_options.include_usage`, unless it is true. `None` if neither is given.
+    /// The first member of a Responses request that could hide the usage from weir: `background`, unless it is false, or
+    /// `stream_options.include_usage`, unless it is true. A `null` counts as missing. `None` if there is no such member.
     pub unseen_usage: Option<&'static str>,
     /// The value of `store` if it is a boolean; otherwise `None`.
     pub store: Option<bool>,
@@ -203,7 +203,7 @@ pub struct Scan {
     pub input_tokens: u64,
     /// The facts about the turns of the conversation.
     pub turns: ConversationTurns,
-    /// Whether the body has a member that only one account at the provider can read, or has cached.
+    /// Whether the body has a member that only one account at the provider can read or has cached.
     pub is_account_bound: bool,
     /// The tokens of the body, which its edits use.
     pub tape: Tape,
@@ -276,7 +276,7 @@ pub enum ScanError {
     TooManyReferences {
         /// The offset of the first identifier beyond the limit.
         at: usize,
-        /// The limit of the number of references.
+        /// The maximum number of references.
         references_max: usize,
     },
     /// The body has two members that are named `stream` once their escapes are resolved. Parsers differ in which one they use.
@@ -293,10 +293,10 @@ pub enum JsonFault {
     /// The body ends inside a value.
     #[error("the body ends too early")]
     EndsEarly,
-    /// A value must begin here, but none does.
+    /// A value is missing at this position.
     #[error("a value was expected")]
     ValueExpected,
-    /// A key must begin here, but none does.
+    /// A key is missing at this position.
     #[error("a key in double quotes was expected")]
     KeyExpected,
     /// A key is not followed by a colon.

@@ -55,7 +55,7 @@ pub(super) fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Returns `text` without `behind`, which must be its end.
+/// Returns `text` without `behind`. `text` must end with `behind`.
 #[inline]
 pub(super) fn without_end<'t>(text: &'t [u8], behind: &[u8]) -> &'t [u8] {
     text.get(..text.len() - behind.len()).unwrap_or(text)
@@ -91,7 +91,8 @@ fn skip_escaped(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns the text after the number, `true`, `false` or `null` at the beginning of `text`. `None` if there is none.
+/// Returns the text after the number, `true`, `false` or `null` at the beginning of `text`. `None` if `text` begins with anything
+/// else.
 fn skip_plain(text: &[u8]) -> Option<&[u8]> {
     match text {
         [b'-' | b'0'..=b'9', rest @ ..] => {
@@ -106,10 +107,10 @@ fn skip_plain(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The objects and arrays around the current position, one bit each, which is set for an array.
+/// The objects and arrays around the current position. One bit of `arrays` for each of them is set if it is an array.
 struct OpenContainers {
     arrays: [u64; STACK_WORDS],
-    /// Whether the innermost container is an array. It is not one of the bits, because it is read after each value.
+    /// Whether the innermost container is an array. This container has no bit in `arrays`, because it is read after each value.
     is_in_array: bool,
     outer: usize,
     depth: usize,

@@ -12,7 +12,7 @@ use crate::domain::wire::{UpstreamProtocol, protocol::Protocol};
 /// The path at which a client can read the usage of its own API key.
 pub(crate) const OWN_USAGE_PATH: &str = "/web/v1/me";
 
-/// The path at which Claude Code, when signed in to a gateway, reads the settings that the operator has defined for all users.
+/// The path at which Claude Code, when signed in to a gateway, reads the settings that the operator has set for all users.
 pub(crate) const MANAGED_SETTINGS_PATH: &str = "/managed/settings";
 
 /// The path at which Claude Code, when signed in to a gateway, reads how much of its user's quota is spent.
@@ -89,9 +89,8 @@ impl Operation {
     }
 }
 
-/// The purpose of a request, by its method and path.
-/// The operation of a provider's endpoint: one that clients can request too, or `chat/completions`, which only translated requests
-/// use.
+/// The operation of a provider's endpoint: one that clients can request too, or `chat/completions`, which only translated
+/// requests use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum UpstreamOperation {
     /// An operation that clients can request.
@@ -113,7 +112,7 @@ impl UpstreamOperation {
         }
     }
 
-    /// Whether the endpoint counts tokens and generates nothing.
+    /// Whether the endpoint only counts tokens and generates no answer.
     pub(crate) const fn is_token_count(self) -> bool {
         match self {
             Self::Client(operation) => operation.is_token_count(),
@@ -144,6 +143,7 @@ impl From<Operation> for UpstreamOperation {
     }
 }
 
+/// The purpose of a request, read from its method and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestTarget {
     /// A request to forward to a provider.
@@ -163,15 +163,15 @@ pub(crate) enum RequestTarget {
     OwnUsage,
     /// The settings for agents that are signed in: `GET` or `HEAD` of `/managed/settings`.
     ManagedSettings,
-    /// How much of the client's quota is spent: `GET` or `HEAD` of `/api/oauth/usage`.
+    /// The part of the client's quota that is spent: `GET` or `HEAD` of `/api/oauth/usage`.
     Spend,
     /// A WebSocket for requests: `GET` of `/v1/responses` with an upgrade.
     Socket,
-    /// Whether weir responds: `HEAD /`, `HEAD /api/hello` or `GET /api/hello`. No API key is needed.
+    /// A check whether weir responds: `HEAD /`, `HEAD /api/hello` or `GET /api/hello`. No API key is needed.
     Hello,
 }
 
-/// The reason why a method and path are refused, before any other check.
+/// The reason why a request is refused because of its method and path, which are checked before anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestTargetError {
     /// The path is unknown; the status is 404.
@@ -330,8 +330,8 @@ pub(crate) const BYTES_MAX: usize = 128;
 /// The rule for model names, for error messages.
 pub(crate) const RULE: &str = "1 to 128 bytes of printable text without white space at its ends";
 
-/// Whether a text can be a model's name: it has 1 to [`BYTES_MAX`] bytes, only printable characters, and no white space at its
-/// ends. Other texts are refused before they reach a lookup or a log line. A URL percent-encodes the name when it is built.
+/// Whether a string can be a model's name: it has 1 to [`BYTES_MAX`] bytes, only printable characters, and no white space at its
+/// ends. Other strings are refused before they reach a lookup or a log line. A URL percent-encodes the name when it is built.
 pub(crate) fn is_plausible(name: &str) -> bool {
     (1..=BYTES_MAX).contains(&name.len()) && name.trim() == name && name.chars().all(is_printable)
 }
@@ -393,7 +393,7 @@ pub(crate) fn without_date(name: &str) -> &str {
     undated.unwrap_or(name)
 }
 
-/// Whether a text, which must be as long as `form`, is a date of this century in that form.
+/// Whether `text`, which must be as long as `form`, is a date of this century in that form.
 fn is_date(text: &str, form: &str) -> bool {
     let fits = |(c, of): (char, char)| if of == '-' { c == '-' } else { c.is_ascii_digit() };
     if !text.chars().zip(form.chars()).all(fits) {
@@ -479,7 +479,7 @@ mod model_name_tests {
                 "claude-haiku-4-5-20251001[1m]",
                 vec!["claude-haiku-4-5-20251001", "claude-haiku-4-5"],
             ),
-            // Neither a mark of a context window nor a day.
+            // Neither a mark of a context window nor a date.
             ("llama[q4]", vec![]),
             ("llama[m]", vec![]),
             ("llama[1m]x", vec![]),

@@ -1,4 +1,4 @@
-//! The three wire protocols: reads what their answers report, and writes model lists and errors in their forms.
+//! Reads the reports in answers of each protocol, and writes model lists and errors in the protocols of clients.
 
 mod chat;
 mod created_state;
@@ -29,10 +29,10 @@ pub(crate) use crate::domain::wire::protocol::observer::MessageBoundaries;
 pub(crate) use crate::domain::wire::protocol::observer::framing_from_content_type;
 pub use crate::domain::wire::protocol::observer::{AnswerFraming, AnswerReport, Observer};
 
-/// The word that replaces every word that is not in [`WORDS`].
+/// The finish reason that is logged instead of one that is not in [`WORDS`].
 const OTHER: &str = "other";
 
-/// The words that the three protocols have for the end of an answer, and those that providers are known to add.
+/// The finish reasons that the protocols define, and those that some providers are known to add.
 const WORDS: [&str; 47] = [
     // Messages: `stop_reason` (https://docs.claude.com/en/api/handling-stop-reasons).
     "end_turn",
@@ -109,7 +109,8 @@ struct AnswerFacts {
     created_state: CreatedState,
 }
 
-/// Replaces `kept` by `text`, unless `text` is `None` or the same. A text that is the same in every event costs no allocation.
+/// Replaces `kept` by `text`, unless `text` is `None` or equal to `kept`. A text that is the same in every event is allocated
+/// only once.
 fn update_text(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     if let Some(text) = text
         && kept.as_deref() != Some(text.as_ref())
@@ -118,13 +119,13 @@ fn update_text(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     }
 }
 
-/// Replaces `kept` by the name of a tier in `text`. A text that is not a name is ignored (see [`is_name`]).
+/// Replaces `kept` by `text`, the name of a tier. A text that cannot be such a name is ignored (see [`is_name`]).
 fn update_name(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     update_text(kept, text.filter(|text| is_name(text)));
 }
 
-/// Returns the source of a reported usage. `is_whole` is true if all counts that are billed were reported and none can change any
-/// more.
+/// Returns the source of a reported usage. `is_whole` is true if all counts that are billed were reported and no later report can
+/// change them.
 fn reported_source(is_whole: bool) -> UsageSource {
     if is_whole {
         UsageSource::Reported
@@ -133,7 +134,7 @@ fn reported_source(is_whole: bool) -> UsageSource {
     }
 }
 
-/// Replaces the contents of `kept` by the JSON text `json`, if there is one. The buffer's memory is reused.
+/// Replaces the contents of `kept` by the JSON text `json`, unless that is `None`. The buffer's memory is reused.
 fn update_json(kept: &mut Vec<u8>, json: Option<&[u8]>) {
     if let Some(json) = json {
         replace_bytes(kept, json);
@@ -203,7 +204,7 @@ impl InBandError {
     }
 }
 
-/// Returns the HTTP status for the type or code of an error, by the three vendors' names; `None` if the word is unknown.
+/// Returns the HTTP status for the type or code of an error, by the three vendors' names; `None` for an unknown type or code.
 fn status_from_word(word: &str) -> Option<u16> {
     Some(match word {
         "invalid_request_error"

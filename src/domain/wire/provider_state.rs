@@ -1,5 +1,5 @@
-//! State that a provider stores for the operator's account: its kinds, and the keys under which weir records which of its own
-//! accounts owns the state.
+//! The kinds of state that a provider stores for the operator's account, and the keys under which weir records which of its own
+//! accounts owns each state.
 
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// The maximum length of a header of version 1, in bytes (section 2.1 of the specification).
 const TEXT_BYTES_MAX: usize = 107;
-/// The minimum length of a header of version 1, in bytes: that of `PROXY UNKNOWN` and its line break.
+/// The minimum length of a header of version 1, in bytes: the length of `PROXY UNKNOWN` and its line break.
 const TEXT_BYTES_MIN: usize = 15;
 /// The first bytes of a header of version 2.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";

@@ -1,6 +1,6 @@
 //! Responses over WebSocket, without any input or output. A client's frame becomes the body of a `POST /v1/responses`
-//! ([`client_frame`]), the answer's events and errors become frames ([`server_frame`]), and the conversations that clients
-//! continue by the id of a response are stored within limits ([`ConversationStore`]). At a provider's WebSocket, the body of a POST
+//! ([`client_frame`]), and the answer's events and errors become frames ([`server_frame`]). Conversations that clients continue
+//! by the id of a response are stored within limits ([`ConversationStore`]). At a provider's WebSocket, the body of a POST
 //! becomes a frame, and the provider's frames become the answer to the POST ([`provider_frame`]).
 
 pub(crate) mod client_frame;
@@ -16,7 +16,7 @@ use crate::domain::QuickMap;
 /// The memory in bytes that a conversation occupies in addition to its text.
 const ENTRY_BYTES: u64 = 256;
 
-/// The digest of the key to which a conversation belongs.
+/// The digest of the API key to which a conversation belongs.
 pub(crate) type ConversationOwner = [u8; 32];
 
 /// The memory limits for conversations, in bytes.
@@ -24,11 +24,11 @@ pub(crate) type ConversationOwner = [u8; 32];
 pub(crate) struct ConversationLimits {
     /// The limit for all conversations.
     pub bytes_max: u64,
-    /// The limit for the conversations of one key.
+    /// The limit for the conversations of one API key.
     pub key_bytes_max: u64,
 }
 
-/// A lane of a socket. A lane has one conversation at most.
+/// A lane of a socket. It has at most one conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SocketLane {
     /// The socket's number on this node.
@@ -41,10 +41,10 @@ pub(crate) struct SocketLane {
 #[derive(Clone, Debug)]
 struct StoredConversation {
     response_id: String,
-    /// All items so far, input and output, as the inside of a JSON array.
+    /// All items so far, input and output, as the elements of a JSON array without its brackets.
     items: Bytes,
     owner: ConversationOwner,
-    /// The number of the last use, counted over all conversations.
+    /// The number of the conversation's last use. The uses of all conversations are numbered together.
     used: u64,
 }
 
@@ -54,16 +54,16 @@ impl StoredConversation {
     }
 }
 
-/// The conversations of all sockets of this node, which they continue by the id of their last response, because the provider does
-/// not store it. They occupy a limited memory, of which each key has a share. Beyond a limit, the least recently used conversation
-/// is dropped.
+/// The conversations of all sockets of this node. A client continues a conversation by the id of its last response, which the
+/// provider does not store. The memory of all conversations is limited, and so is the memory of each API key. Beyond a limit, the
+/// least recently used conversation is dropped.
 #[derive(Debug)]
 pub(crate) struct ConversationStore {
     limits: ConversationLimits,
     conversations: BTreeMap<SocketLane, StoredConversation>,
-    /// The lanes by the last use of their conversations.
+    /// The lanes by the number of their conversation's last use.
     by_use: BTreeMap<u64, SocketLane>,
-    /// The last use of each conversation, by the key that owns it.
+    /// The owner of each conversation, with the number of the conversation's last use.
     by_owner_and_use: BTreeSet<(ConversationOwner, u64)>,
     owner_bytes: QuickMap<ConversationOwner, u64>,
     bytes: u64,
@@ -88,8 +88,8 @@ impl ConversationStore {
         }
     }
 
-    /// Stores the conversation of a lane in place of the earlier one. Drops others if the limits require it, and the new one if it
-    /// alone exceeds a limit.
+    /// Stores the conversation of a lane instead of the lane's earlier one. Drops other conversations if the limits require it,
+    /// or the new one if it alone exceeds a limit.
     pub(crate) fn insert(&mut self, at: SocketLane, owner: ConversationOwner, response_id: String, items: Bytes) {
         self.remove(at);
         let conversation = StoredConversation {
@@ -123,8 +123,8 @@ impl ConversationStore {
         self.conversations.insert(at, conversation);
     }
 
-    /// Returns the items of the conversation whose last response has this id, on any lane of the socket. `None` if the socket has
-    /// none, or it has been dropped.
+    /// Returns the items of the conversation whose last response has this id, on any lane of the socket. `None` if the socket
+    /// never had this conversation, or if it has been dropped.
     pub(crate) fn find(&mut self, socket: u64, response_id: &str) -> Option<Bytes> {
         let lanes = SocketLane { socket, lane: 0 }..=SocketLane { socket, lane: u8::MAX };
         let mut found = self.conversations.range(lanes);
@@ -173,12 +173,12 @@ impl ConversationStore {
         }
     }
 
-    /// The memory that all conversations occupy, in bytes.
+    /// Returns the memory that all conversations occupy, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The number of conversations that were dropped because of a limit.
+    /// Returns the number of conversations that were dropped because of a limit.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, the limits hold and the sums are those of the conversations.
+        /// After any operations, the limits hold, and the stored sums are equal to the sums over the conversations.
         #[test]
         fn the_limits_hold(steps in prop::collection::vec((0_u8..4, 0_u64..4, 0_u8..3, 0_usize..900), 0..120)) {
             let (bytes_max, key_bytes_max) = (3000, 1500);

@@ -82,9 +82,9 @@ pub(crate) fn is_answer_kept(protocol: Protocol, scan: &Scan) -> bool {
     }
 }
 
-/// Returns the hint for a request that names its session or contains content of only one account at the provider; `None` for any
-/// other request. `caller` is the id of the client's API key. It is part of the session, so that no client can reach the sessions
-/// of another.
+/// Returns the hint for a request that names its session, or that contains content bound to one account at the provider; `None`
+/// for any other request. `caller` is the id of the client's API key. It is part of the session, so that no client can reach the
+/// sessions of another.
 pub(crate) fn session_hint(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> Option<SessionHint> {
     let named = session_name(headers)
         .map(Cow::Borrowed)

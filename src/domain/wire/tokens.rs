@@ -77,11 +77,11 @@ impl CharClasses {
     }
 }
 
-/// Adds the value that a byte has at the current place to `worth`, and sets `row` to the next place.
+/// Adds the value that a byte has at the current place to `worth`, and sets `row` to the row of the next place (see [`steps`]).
 #[inline(always)]
 fn add_byte(row: &mut u32, worth: &mut u64, byte: u8) {
     let class = CLASS.get(usize::from(byte)).copied().unwrap_or(0);
-    // The table has an entry for every index, so the remainder changes nothing.
+    // The table has an entry for every possible index, so the remainder does not change the index.
     let index = (*row + u32::from(class)) as usize % PACKED_STEPS.len();
     if let Some(turn) = PACKED_STEPS.get(index) {
         *row = turn.row;

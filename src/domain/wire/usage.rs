@@ -248,7 +248,7 @@ fn sum_counts(counts: &[u64]) -> u64 {
     counts.iter().copied().fold(0, u64::saturating_add)
 }
 
-/// Subtracts `excess` from the parts in their order, until nothing of it is left or all parts are zero.
+/// Subtracts `excess` from the parts, one after the other, until the excess is used up or all parts are zero.
 fn reduce_parts<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
     for part in parts {
         let off = excess.min(*part);
@@ -275,7 +275,7 @@ impl RunKind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Answer, Self::Fallback, Self::Compaction, Self::Advisor];
 
-    /// Returns the word for the kind in the consumption log.
+    /// Returns the name of the kind in the consumption log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Answer => "answer",
@@ -339,7 +339,7 @@ impl UsageSource {
     /// All sources.
     pub const ALL: [Self; 4] = [Self::Reported, Self::Partial, Self::Estimated, Self::Bounded];
 
-    /// Returns the word for the source in the consumption log.
+    /// Returns the name of the source in the consumption log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reported => "reported",
@@ -349,7 +349,7 @@ impl UsageSource {
         }
     }
 
-    /// Returns the source with this word in the consumption log; `None` if there is no such source.
+    /// Returns the source with this name in the consumption log; `None` if there is no such source.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.as_str() == word)
     }

@@ -1,5 +1,5 @@
-//! Encodes and decodes the frames of the WebSocket protocol (RFC 6455), without I/O, and reads and writes what
-//! a handshake needs.
+//! Encodes and decodes the frames of the WebSocket protocol (RFC 6455), without I/O. Also computes the keys of a handshake and
+//! reads a server's answer to it.
 //!
 //! [`FrameDecoder`] yields the payload of a message in the pieces in which it arrives, because gathering a message takes memory
 //! that only the caller can budget. No extension is supported, so the reserved bits of a frame must be zero.
@@ -114,7 +114,7 @@ pub struct FrameLimits {
 }
 
 /// Writes the header of a text message that has a single frame. The caller writes the payload, which must be `payload_len` bytes
-/// and, if there is a `mask`, masked by [`mask_in_place`]. A client must mask its frames, a server must not.
+/// long and, if there is a `mask`, masked by [`mask_in_place`]. A client must mask its frames, a server must not.
 pub fn write_text_header(out: &mut BytesMut, payload_len: u64, mask: Option<[u8; 4]>) {
     write_message_header(out, MessageKind::Text, payload_len, mask);
 }
@@ -130,13 +130,13 @@ pub fn write_message_header(out: &mut BytesMut, kind: MessageKind, payload_len: 
     header.write(out);
 }
 
-/// Writes a control frame. A payload of more than 125 bytes, which a control frame cannot carry, is cut.
+/// Writes a control frame. A payload of more than 125 bytes, which a control frame cannot contain, is truncated.
 pub fn write_control(out: &mut BytesMut, opcode: ControlOpcode, payload: &[u8], mask: Option<[u8; 4]>) {
     let payload = payload.get(..CONTROL_BYTES_MAX).unwrap_or(payload);
     write_control_parts(out, opcode, [payload, &[]], mask);
 }
 
-/// Writes a close frame with a code and a reason. A reason of more than 123 bytes is cut between two characters.
+/// Writes a close frame with a code and a reason. A reason of more than 123 bytes is truncated between two characters.
 pub fn write_close(out: &mut BytesMut, code: u16, reason: &str, mask: Option<[u8; 4]>) {
     let ends = reason.char_indices().map(|(at, character)| at + character.len_utf8());
     let end = ends.take_while(|end| *end <= CLOSE_REASON_BYTES_MAX).last();
@@ -187,7 +187,8 @@ pub enum HandshakeAnswer {
     Accepted,
     /// The server answered with this HTTP status, which is not 101.
     Refused(u16),
-    /// The answer is not HTTP/1.1, or it accepts something that the client has not requested.
+    /// The answer is not HTTP/1.1, lacks a header that the handshake requires, or agrees to something that the client has not
+    /// requested.
     Invalid,
 }
 
@@ -261,7 +262,8 @@ impl MaskedText {
         self.header.is_none() && self.parts.is_empty()
     }
 
-    /// Appends the next bytes of the frame to `out`: its header at first, and at most `bytes_max` bytes of the text.
+    /// Appends the next bytes of the frame to `out`: the header, if it has not been written, and at most `bytes_max` bytes of the
+    /// text.
     pub fn write_next(&mut self, out: &mut BytesMut, bytes_max: usize) {
         if let Some(length) = self.header.take() {
             write_text_header(out, length, Some(self.mask));
@@ -306,7 +308,7 @@ struct Utf8Fault;
 /// A check of UTF-8 text that arrives in pieces. A piece can end in the middle of a character.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Utf8Check {
-    /// The first `length` bytes are the begin of a character whose other bytes have not arrived.
+    /// The first `length` bytes are the beginning of a character whose other bytes have not arrived.
     begun: [u8; 4],
     length: usize,
 }
@@ -330,7 +332,7 @@ impl Utf8Check {
         let Err(error) = std::str::from_utf8(rest) else {
             return Ok(());
         };
-        // Otherwise the error is that a character at the end of the piece is not complete.
+        // An error without a length means that the character at the end of the piece is not complete.
         if error.error_len().is_some() {
             return Err(Utf8Fault);
         }
@@ -413,7 +415,8 @@ mod masked_text_tests {
 
     use super::*;
 
-    /// The text that a server reads from a frame, and whether that is a complete message.
+    /// Returns the length in the header of a frame, the text that a server reads from the frame, and whether the message is
+    /// complete.
     fn decoded(mut frame: BytesMut) -> (Option<u64>, Vec<u8>, bool) {
         let limits = FrameLimits {
             message_bytes_max: 1 << 20,

@@ -52,7 +52,7 @@ struct Walk<'t, 'r, 's> {
     splices: &'s mut Vec<Splice<'r>>,
     /// The indexes of the array elements that contain the reader's position.
     indexes: SmallVec<[usize; 4]>,
-    /// The results of each edit's conditions on the root of the body.
+    /// For each edit, whether its conditions on the root of the body hold.
     root_answers: SmallVec<[(&'r BodyEdit, bool); 4]>,
 }
 
@@ -62,11 +62,11 @@ struct Members<'t, 'r> {
     siblings: Siblings,
     /// The edits whose member was found, by their index in the active edits.
     found: SmallVec<[usize; 8]>,
-    /// The results of an edit's conditions on this object, by the edit's index.
+    /// Whether the conditions of each edit on this object hold, by the edit's index.
     answers: SmallVec<[(usize, bool); 4]>,
     /// The splices that rename a member, by the edit's index. They are dropped if another member already has the new name.
     renamed: Vec<(usize, Splice<'r>)>,
-    /// The renaming edits whose new name another member already has, by their index.
+    /// The indexes of the edits that rename a member, but whose new name another member already has.
     taken: SmallVec<[usize; 8]>,
 }
 
@@ -219,7 +219,7 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
             }
         }
         if is_removed {
-            // What other edits have changed inside of the element is removed with it.
+            // The changes that other edits have made inside the element are removed with it.
             self.splices.truncate(splices_before);
         }
         let cut = siblings.end(place, is_removed);

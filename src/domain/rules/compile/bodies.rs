@@ -14,8 +14,8 @@ use crate::domain::{
     strict_toml::Faults,
 };
 
-/// Members of a request's body that edits cannot change, because weir itself reads them. After an edit, weir and the provider
-/// would act on different values.
+/// Members of a request's body that edits cannot change, because weir itself reads them. An edit would make weir and the provider
+/// act on different values.
 const OWN_MEMBERS: [&str; 2] = ["model", "stream"];
 /// The maximum length of a refusal's message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 500;

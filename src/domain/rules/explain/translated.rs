@@ -18,16 +18,16 @@ use crate::domain::{
     },
 };
 
-/// The name of the credential for which a request is translated. No answer was made with it, so all reasoning that the request
-/// brings back is dropped.
+/// The credential's name for the translation. No answer was created with a credential of this name, so all reasoning that the
+/// client sends back is dropped.
 const CREDENTIAL: &str = "explain";
 
-/// The protocol of a client whose request is to be translated, and how.
+/// The protocol of a client whose request is to be translated, and the mode of the translation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TranslationQuestion {
     /// The client's protocol.
     pub from: Protocol,
-    /// The mode of the translation; `None`: the mode that the model's `translate` states.
+    /// The mode of the translation; `None` for the mode that the model's `translate` states.
     pub mode: Option<TranslationMode>,
 }
 
@@ -38,13 +38,14 @@ pub(crate) struct ExplainedTranslation {
     pub from: Protocol,
     /// The provider's protocol.
     pub to: UpstreamProtocol,
-    /// The mode.
+    /// The mode of the translation.
     pub mode: TranslationMode,
-    /// The members that are not carried over as they are, in the order in which they were found; empty if the request is refused.
+    /// The members that the translation could not carry over unchanged, in the order in which they were found; empty if the
+    /// request is refused.
     pub losses: Vec<TranslationLoss>,
     /// The translated body before the provider's edits; `None` if the request is refused.
     pub body: Option<Vec<u8>>,
-    /// Why the request is refused; `None` if it is translated.
+    /// The reason why the request is refused; `None` if it is translated.
     pub refused: Option<Untranslatable>,
 }
 

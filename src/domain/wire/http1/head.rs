@@ -5,8 +5,8 @@ use self::HeadFault as Fault;
 /// The maximum number of decimal digits in a `content-length`. A number with this many digits fits into 64 bits.
 const LENGTH_DIGITS_MAX: usize = 19;
 
-/// The protocols that an `upgrade` header is allowed to name. WebSocket is refused with an answer of its own. HTTP/2 is ignored,
-/// because common clients offer it with every cleartext request (RFC 9110 section 7.8).
+/// The protocols that an `upgrade` header is allowed to name. Whether a WebSocket is opened is decided later, by the request's
+/// path. HTTP/2 is ignored, because common clients offer it with every cleartext request (RFC 9110 section 7.8).
 const UPGRADES: [&[u8]; 2] = [b"websocket", b"h2c"];
 
 /// The limits for the head of a request.
@@ -141,8 +141,8 @@ pub struct HeadEnd {
 }
 
 impl HeadEnd {
-    /// Returns the length of the head, including the empty line, once `bytes` contains all of it, and `None` before. `bytes` must
-    /// begin with the head, and since the last call only bytes at its end may be new.
+    /// Returns the length of the head in bytes, including the empty line; `None` until `bytes` contains the complete head.
+    /// `bytes` must begin with the head. Between two calls, the caller can only append to `bytes`.
     pub fn find(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Option<usize>, Fault> {
         if bytes.first().is_some_and(|first| !is_token(*first)) {
             // The bytes are not HTTP, but for example a TLS handshake, so waiting for more of them is useless.
@@ -224,7 +224,7 @@ fn check_request_line(line: &[u8]) -> Result<Http1Version, Fault> {
     Ok(version)
 }
 
-/// The header fields that determine the end of the body, and whether a `host` was found.
+/// The header fields that determine the end of the body, and whether the head contains `host`.
 #[derive(Default)]
 struct FramingFields {
     has_host: bool,

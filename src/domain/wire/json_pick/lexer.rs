@@ -73,7 +73,7 @@ const TAIL_BYTES: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct PickLexer {
-    /// One bit for each open container, which is set for an array.
+    /// One bit for each open container. The bit is set if the container is an array.
     stack: [u64; STACK_WORDS],
     depth: usize,
     mode: PickLexerMode,

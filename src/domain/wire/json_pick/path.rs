@@ -35,7 +35,7 @@ pub(crate) enum PickRule {
     /// Store all scalars of up to [`SCALAR_BYTES_MAX`] bytes, up to [`LIST_BYTES_MAX`] bytes together.
     List,
     /// Store the JSON text of an object, array or scalar of up to [`TREE_BYTES_MAX`] bytes. The last one replaces earlier ones.
-    /// Paths that lead into it are not followed.
+    /// Paths that lead into the value are not followed.
     Tree,
     /// Like [`PickRule::Tree`]. In addition, read the fields with these names if an object is completely in memory (see
     /// [`super::Picks::fields`]).
@@ -44,41 +44,41 @@ pub(crate) enum PickRule {
     Presence,
     /// Count the values.
     Count,
-    /// Count the strings that begin with one of these texts.
+    /// Count the strings that begin with one of these prefixes.
     CountBeginning(&'static [&'static str]),
-    /// Set bits in the marks of the object around the string: the bits of the word that is equal to the string, or `other` if
-    /// none is.
+    /// Set bits in the marks of the object that contains the string (see [`ObjectMarks`]): the bits of the entry in `words` that
+    /// is equal to the string, or `other` if no entry is.
     Mark {
-        /// The words, each with its bits.
+        /// The strings to compare with, each with the bits to set.
         words: &'static [(&'static str, u8)],
-        /// The bits for any other string.
+        /// The bits to set for any other string.
         other: u8,
     },
-    /// Like [`PickRule::Presence`]. In addition, set bits in the marks of the object around the value.
+    /// Like [`PickRule::Presence`]. In addition, set bits in the marks of the object that contains the value.
     MarkPresence {
         /// The bits to set. They record which members of the object are present.
         bits: u8,
-        /// Further JSON texts that are treated as if no value were present.
+        /// Further values, as JSON text, that are treated like a missing value.
         none: &'static [&'static str],
     },
-    /// Set the number of the object around the value, if the value is an integer from 0 to 255.
+    /// Set the number in the marks of the object that contains the value, if the value is an integer from 0 to 255.
     MarkNumber,
     /// Store the marks and the number of each object, up to [`LIST_BYTES_MAX`] bytes together.
     ListMarked,
-    /// Count the objects that at their end have all bits of `all` and no bit of `none` in their marks.
+    /// Count the objects whose marks, at the end of the object, have all bits of `all` and no bit of `none`.
     CountMarked {
         /// The bits that the object's marks must have.
         all: u8,
         /// The bits that the object's marks must not have.
         none: u8,
     },
-    /// Count the text of a string, with its escapes resolved, or the text of an object or array, as it is written. The text is
-    /// not stored (see [`super::TextCounter`]).
+    /// Count text: a string with its escapes resolved, or an object or array as it is written. The text is not stored (see
+    /// [`super::TextCounter`]).
     Text,
 }
 
 impl PickRule {
-    /// Returns the maximum length of a value that is buffered for this rule, in bytes.
+    /// Returns the maximum length, in bytes, of a value that is buffered for this rule.
     pub(super) const fn bytes_max(self) -> usize {
         match self {
             Self::Scalar | Self::List => SCALAR_BYTES_MAX,
@@ -127,10 +127,10 @@ struct PickNode {
     leaves: PickLeaves,
 }
 
-/// The paths that end at a node, one bit for each, grouped by what is done with the value.
+/// The paths that end at a node, one bit for each path, grouped by the handling of the value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PickLeaves {
-    /// The paths that need the JSON text of a scalar: all except those that only count it, or only its text.
+    /// The paths that need the JSON text of a scalar: all except the paths that only count scalars or their text.
     pub(super) scalar: PathBits,
     /// The maximum length of a scalar that is buffered, in bytes.
     pub(super) scalar_limit: usize,
@@ -235,7 +235,7 @@ impl PathSet {
     }
 }
 
-/// Returns one of 64 bits, which a key's first byte and length determine. Different bits show quickly that keys differ.
+/// Returns one of 64 bits, which depends on the key's first byte and length. Keys with different bits are different keys.
 fn key_bit(key: &[u8]) -> u64 {
     let first = key.first().copied().map_or(0, usize::from);
     1 << ((first + 7 * key.len()) % 64)
@@ -272,7 +272,7 @@ impl PickLeaves {
 /// The maximum length of a key that a path can match, in bytes.
 const KEY_BYTES_MAX: usize = 48;
 
-/// A buffer for the key that is being read, if a path could match it.
+/// A buffer for the key that is being read. Keys that no path can match are not buffered.
 #[derive(Debug)]
 pub(super) struct KeyBuffer {
     bytes: [u8; KEY_BYTES_MAX],
@@ -437,7 +437,7 @@ pub(super) fn list_texts(list: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
     values.filter_map(scalar_text)
 }
 
-/// Returns the string that a JSON text denotes, or the text of a number or boolean; `None` for `null`.
+/// Returns the string that the JSON text `raw` denotes, or the text of a number or boolean; `None` for `null`.
 pub(super) fn scalar_text(raw: &[u8]) -> Option<Cow<'_, str>> {
     match raw {
         b"null" => None,
@@ -481,18 +481,19 @@ pub(super) fn is_blank(scalar: &[u8]) -> bool {
     matches!(scalar, b"null" | b"false" | b"\"\"") || is_zero()
 }
 
-/// The marks of an object, which its members set. They allow conditions on several members.
+/// Marks that the members of an object set while it is read. They allow conditions on several members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObjectMarks {
     /// The bits that the object's members have set.
     pub(crate) bits: u8,
-    /// The number that a member of the object has set; `None` if none has, or if it does not fit into a byte.
+    /// The number that a member of the object has set; `None` if no member has set one, or if the number does not fit into a
+    /// byte.
     pub(crate) number: Option<u8>,
 }
 
 impl ObjectMarks {
-    /// Sets the bits for the value `json` of a member, if that is a string. A string that is too long to buffer is equal to no
-    /// word.
+    /// Sets bits for the value of a member, if `json` is a string: the bits of the entry in `words` that is equal to the string,
+    /// or `other`. If `too_long` is true, the value was not buffered, and no entry is equal to it.
     pub(super) fn mark_word(&mut self, words: &[(&str, u8)], other: u8, json: &[u8], too_long: bool) {
         let text = match json {
             [b'"', inner @ .., b'"'] if !too_long => inner,
@@ -508,7 +509,7 @@ impl ObjectMarks {
         self.number = std::str::from_utf8(json).ok().and_then(|number| number.parse().ok());
     }
 
-    /// Whether all bits of `all` are set, and no bit of `none`.
+    /// Whether the marks have all bits of `all` and no bit of `none`.
     pub(super) fn has_bits(self, all: u8, none: u8) -> bool {
         self.bits & all == all && self.bits & none == 0
     }

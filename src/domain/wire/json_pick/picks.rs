@@ -13,7 +13,7 @@ use crate::domain::wire::{
 /// The number of slots to allocate at first. Few JSON values have values at more paths.
 const SLOTS_USUAL: usize = 16;
 
-/// For each path the number of its slot, counted from 1; 0 if the path has no slot.
+/// The number of each path's slot, counted from 1; 0 if the path has no slot.
 #[derive(Debug)]
 struct SlotNumbers([u8; PATHS_MAX]);
 
@@ -27,7 +27,7 @@ impl Default for SlotNumbers {
 /// index in the path set.
 #[derive(Debug, Default)]
 pub(crate) struct Picks<'b> {
-    /// One slot for each path at which a value was found. Usually these are few of the paths in the set.
+    /// One slot for each path at which a value was found. Usually, only a few paths of the set have one.
     slots: Vec<PickSlot<'b>>,
     slot_numbers: SlotNumbers,
     takes: &'static [PickRule],
@@ -95,7 +95,7 @@ impl<'b> Picks<'b> {
         self.for_each_slot(leaves, |slot, _, _| slot.count = slot.count.saturating_add(1));
     }
 
-    /// Handles the beginning of an object or array at the end of these paths.
+    /// Handles the beginning of an object or array at which these paths end.
     pub(super) fn on_container_begin(&mut self, leaves: &PickLeaves) {
         self.count_each(leaves.count);
         self.touched |= leaves.presence;
@@ -118,8 +118,8 @@ impl<'b> Picks<'b> {
         });
     }
 
-    /// Handles a complete value at each of these paths, by the path's rule. `keep` puts the value into a slot. If `too_long` is
-    /// true, the value is longer than the limits of all these paths, and was not buffered.
+    /// Applies the rule of each of these paths to a complete value. `keep` puts the value into a slot. If `too_long` is true, the
+    /// value is longer than the limits of all these paths, and was not buffered.
     pub(super) fn store(
         &mut self,
         leaves: PathBits,
@@ -177,7 +177,7 @@ impl<'b> Picks<'b> {
         Some(behind)
     }
 
-    /// Handles a value that is completely in memory at each of these paths, without copying it.
+    /// Applies the rule of each of these paths to a value that is completely in memory. The value is not copied.
     pub(super) fn store_borrowed(&mut self, leaves: PathBits, json: &'b [u8]) {
         self.store(leaves, json, false, |raw, _| *raw = Cow::Borrowed(json));
     }
@@ -212,7 +212,7 @@ impl<'b> Picks<'b> {
             .or_else(|| ReportField::from_json(self.raw(path)?).object(names))
     }
 
-    /// Returns the text at this path: a string, or the text of a number or boolean. `None` for `null`, or without a value.
+    /// Returns the text at this path: a string, or the text of a number or boolean. `None` if the value is `null` or missing.
     pub(crate) fn text(&self, path: usize) -> Option<Cow<'_, str>> {
         path::scalar_text(self.raw(path)?)
     }

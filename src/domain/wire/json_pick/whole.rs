@@ -1,4 +1,4 @@
-//! Picks values out of an object or array that is completely in memory. Nothing is copied, and values that are on no path are
+//! Picks values out of an object or array that is completely in memory. Nothing is copied, and values to which no path leads are
 //! skipped.
 
 use super::path::{PathSet, PickLeaves, PickNodeId, ROOT};
@@ -106,7 +106,7 @@ impl<'b> WholePickReader<'b> {
         }
         loop {
             let (key, value) = split_key(rest)?;
-            // A key with an escape contains a backslash. No path contains one, so the key matches none.
+            // A key with an escape contains a backslash. No path contains a backslash, so the key matches no path.
             let behind = match self.set.key_child(node, key) {
                 Some(node) => self.read_value(value, node, outer)?,
                 None => skip_value(value, outer)?,

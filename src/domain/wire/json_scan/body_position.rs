@@ -3,7 +3,7 @@
 //!
 //! The positions are those of the vendors' published types: `tests/sdk/state_places.py` walks through these types and compares
 //! them with the table. A provider refuses unknown members, so none of them leads to state. Content is an exception: an unknown
-//! block within a block is searched like the block around it. A member whose name says that it is a model names a model anywhere,
+//! block within a block is searched like the block around it. A member with a name like `model` names a model at every position,
 //! except in the user's own data and in reports of models that have run. Arrays have no position of their own, because a provider
 //! may accept an element without its array.
 
@@ -17,7 +17,7 @@ pub(super) enum BodyPosition {
     /// No value at or below this position names state, but a value can name a model.
     #[default]
     Elsewhere,
-    /// No value at or below this position names anything, because it is the user's own data or a report of the past.
+    /// No value at or below this position names anything, because it is the user's own data or a report of earlier work.
     Own,
     /// A string at this position, or in the value at this position, names a model.
     Model,
@@ -53,12 +53,12 @@ pub(super) enum BodyPosition {
     CacheOptions,
     /// `store` of a Responses request.
     Store,
-    /// `input` of a Responses request: a text, or items.
+    /// `input` of a Responses request: a string, or items.
     Input,
     ItemId,
     ItemType,
     ItemRole,
-    /// The content of an input item: a text, or parts.
+    /// The content of an input item: a string, or parts.
     ItemContent,
     ItemSummary,
     /// A string at this position is the item's own content, so the item does not have to exist at the provider.
@@ -121,7 +121,7 @@ impl BodyPosition {
         self.named_state().is_some() || matches!(self, Self::ItemId | Self::ItemType | Self::ItemRole)
     }
 
-    /// Returns the position of the member `key` of an object at this position. A `None` is an unknown key.
+    /// Returns the position of the member `key` of an object at this position. `None` means an unknown key.
     pub(super) const fn member(self, key: Option<BodyKey>) -> Self {
         let here = self.without_model();
         let Some(key) = key else { return here.unknown_member() };
@@ -147,7 +147,7 @@ impl BodyPosition {
         }
     }
 
-    /// Returns the position of a member whose name says that it is a model.
+    /// Returns the position of a member whose key denotes a model ([`BodyKey::Model`] or [`BodyKey::OtherModel`]).
     const fn model_member(self) -> Self {
         match self {
             Self::Blocks => Self::BlockModel,
@@ -158,8 +158,8 @@ impl BodyPosition {
         }
     }
 
-    /// Returns the position that the other members at this position have: for a model's name in content, that of the content
-    /// around it.
+    /// Returns the position for members whose keys do not denote a model. For the name of a model in content, it is the position
+    /// of the content around the name; otherwise it is this position.
     const fn without_model(self) -> Self {
         match self {
             Self::BlockModel => Self::Blocks,
@@ -195,7 +195,7 @@ impl BodyPosition {
             (Self::Messages, BodyKey::Diagnostics) => Self::Diagnostics,
             (Self::Messages, BodyKey::Fallbacks) => Self::Fallbacks,
             (Self::Container, BodyKey::Id) => Self::Name(StateKind::Container),
-            // The skills of a container can be named in it.
+            // An object for a container can also contain the skills of the container.
             (Self::Container, BodyKey::Skills) => Self::Container,
             (Self::Container, BodyKey::SkillId) => Self::Name(StateKind::Skill),
             (Self::Thread, BodyKey::PreviousMessageId) => Self::Name(StateKind::Thread),

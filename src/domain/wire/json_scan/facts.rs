@@ -71,7 +71,7 @@ impl TopLevelReader {
 
     fn on_top_level_key(&mut self, key: BodyKey, at: usize) -> Result<(), ScanError> {
         match key {
-            // The first `model` has set this, because the scan would have failed if its value were not a string.
+            // The first `model` has set `scan.model`, because the scan would have failed if the value were not a string.
             BodyKey::Model if self.scan.model.is_some() => return Err(ScanError::ModelTwice { at }),
             BodyKey::Stream if self.has_stream => return Err(ScanError::StreamTwice { at }),
             BodyKey::Stream => self.has_stream = true,
@@ -154,8 +154,8 @@ impl TopLevelReader {
         Ok(())
     }
 
-    /// Records a member that may hide the usage from weir. It is unknown which values have that meaning for the provider, so
-    /// every value except `null` is recorded.
+    /// Records a member that may hide the usage from weir. It is unknown which values make the provider hide the usage, so every
+    /// value except `null` is recorded.
     fn record_hidden_usage(&mut self, place: &'static str, kind: JsonTokenKind) {
         if kind != JsonTokenKind::Null {
             self.scan.unseen_usage.get_or_insert(place);
@@ -165,8 +165,8 @@ impl TopLevelReader {
 
 /// The output limits in a request, under all their names. They limit the request's bill.
 ///
-/// Only the name that belongs to the request's protocol has an effect, and an ambiguous value has none. Otherwise a request could
-/// contain a small number that limits its bill but not its answer.
+/// Only the name that belongs to the request's protocol has an effect, and only if its value is unambiguous. Otherwise a request
+/// could contain a small number that limits its bill but not its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutputLimits {
     pub(super) max_tokens: OutputLimit,
@@ -206,9 +206,9 @@ impl OutputLimit {
 
 impl OutputLimits {
     /// Returns the maximum number of output tokens of the answer, including reasoning, for a request in this protocol; `None` if
-    /// the request has no unambiguous limit. In a Messages request the limit applies to each run of the model; if a model of
-    /// `fallbacks` has its own limit, the largest one is returned. In a Gemini-style request the limit covers all candidates
-    /// together.
+    /// the request has no unambiguous limit. In a Messages request the limit applies to each run of the model. If models of
+    /// `fallbacks` have limits of their own, the largest limit is returned. In a Gemini-style request the limit covers all
+    /// candidates together.
     pub fn for_protocol(&self, protocol: Protocol) -> Option<u64> {
         match protocol {
             Protocol::Messages => self.max_tokens.number(),
@@ -225,7 +225,7 @@ impl OutputLimits {
     }
 }
 
-/// The depth of an object in a top-level array, as each turn of a conversation is.
+/// The depth of a conversation's turns, which are objects in a top-level array.
 const TURN_DEPTH: usize = 3;
 
 /// The facts about the turns of a conversation. Everything before the model's last answer was part of an earlier request, so the

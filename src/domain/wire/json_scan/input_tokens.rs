@@ -1,17 +1,17 @@
 //! Estimates the input tokens of a request before the provider reports them.
 //!
 //! The estimate gets every key and value from the scan of the body. The first [`EXACT_BYTES`] of the text are counted completely.
-//! After them only every [`SAMPLED_EVERY`]th block is counted, so that a long conversation costs no second pass. A base64 payload
-//! is estimated from its kind and length, and only its first and last bytes are read. The structure is estimated as providers
-//! render it: few tokens for the names of fields in messages, and text for the schemas of tools.
+//! Of the text after them, only every [`SAMPLED_EVERY`]th block is counted, so that a long conversation costs no second pass. A
+//! base64 payload is estimated from its kind and length, and only its first and last bytes are read. The structure is estimated
+//! as providers render it for the model: field names in messages take few tokens, and the schemas of tools are text.
 
 use crate::domain::wire::json_pick::TextCounter;
 use crate::domain::wire::tokens::TokenFactor;
 
 /// The number of tokens of an image of any size: the number that providers charge for an image of a megapixel or more.
 const IMAGE_TOKENS: u64 = 1_600;
-/// The number of tokens for each begun [`DOCUMENT_STEP_BYTES`] of a document in base64. A document is a PDF or an unknown
-/// payload.
+/// The number of tokens of a document in base64 for each [`DOCUMENT_STEP_BYTES`] or part of them. A document is a PDF or an
+/// unknown payload.
 const DOCUMENT_STEP_TOKENS: u64 = 3_000;
 /// The length of about two pages in base64, in bytes.
 const DOCUMENT_STEP_BYTES: u64 = 100 << 10;
@@ -28,17 +28,18 @@ const PAYLOAD_ENDS: usize = 256;
 const EXACT_BYTES: u64 = 16 << 10;
 /// The number of bytes in a block of the sampled text. Small blocks cover many parts of a conversation.
 const BLOCK_BYTES: u64 = 128;
-/// The number of blocks of which only the first is counted. It represents all of them.
+/// The number of blocks in each group of the sampled text. Only the first block of a group is counted, and represents all of
+/// them.
 const SAMPLED_EVERY: u64 = 32;
 /// The number of bytes in [`SAMPLED_EVERY`] blocks.
 const ROUND_BYTES: u64 = BLOCK_BYTES * SAMPLED_EVERY;
 
-/// The half tokens for the name of a field outside of tools. Together with the values, providers add about four tokens per
-/// message.
+/// The number of half tokens for the name of a field outside of tools. Including the values of such fields, providers add about
+/// four tokens per message.
 const FIELD_HALVES: u64 = 1;
-/// The half tokens for the punctuation around a field's name and value in the schema of a tool.
+/// The number of half tokens for the punctuation around a field's name and value in the schema of a tool.
 const SCHEMA_FIELD_HALVES: u64 = 3;
-/// The half tokens for a number or literal.
+/// The number of half tokens for a number or literal.
 const SCALAR_HALVES: u64 = 2;
 
 /// The estimated input tokens of the part of a body that was scanned.
@@ -46,7 +47,7 @@ const SCALAR_HALVES: u64 = 2;
 pub(in crate::domain) struct InputTokenEstimate {
     exact: TextCounter,
     sampled: TextCounter,
-    /// The number of bytes of text so far.
+    /// The number of bytes of text that were read so far, whether they were counted or not.
     text_bytes: u64,
     sampled_bytes: u64,
     payload_tokens: u64,
@@ -163,7 +164,8 @@ fn payload_tokens(raw: &[u8]) -> Option<u64> {
     is_payload.then(|| PayloadKind::from_data(raw).tokens(raw.len()))
 }
 
-/// Whether the bytes are base64 of either alphabet. A backslash is allowed, because it can escape a slash or a line end.
+/// Whether all bytes belong to base64, in the standard or the URL-safe alphabet. A backslash is allowed, because it can escape a
+/// slash or a line end.
 fn is_base64(bytes: &[u8]) -> bool {
     bytes
         .iter()

@@ -36,7 +36,7 @@ impl JsonToken {
     }
 }
 
-/// A lexer: a position in a text, and what the grammar allows at that position. Every call must pass the same text.
+/// A lexer. It consists of a position in a text and the tokens that the grammar allows there. Every call must pass the same text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StrictLexer {
     at: usize,
@@ -80,13 +80,13 @@ impl StrictLexer {
         }
     }
 
-    /// Creates a lexer at the start of a text whose strings are not checked, because they were checked before or may contain any
-    /// escapes.
+    /// Creates a lexer at the start of a text. It does not check strings, because the caller has checked them before or accepts
+    /// any escapes.
     pub(super) fn trusting() -> Self {
         Self::checking(DEPTH_MAX).into_trusting()
     }
 
-    /// Returns the lexer so that it does not check strings any more.
+    /// Returns this lexer with the check of strings turned off.
     pub(super) fn into_trusting(self) -> Self {
         Self {
             is_checking: false,
@@ -216,7 +216,7 @@ impl StrictLexer {
         Ok(key)
     }
 
-    /// Returns the length of the next string.
+    /// Returns the length of the next string in bytes.
     fn string_length(&mut self, text: &[u8]) -> Result<usize, ScanError> {
         let rest = text.get(self.at..).unwrap_or_default();
         if self.is_checking {
@@ -314,8 +314,8 @@ pub(super) enum LevelKind {
 /// A stack of the open containers, which needs one bit for each and no allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Levels {
-    /// One bit for each open container except the innermost one, which is set for an object. The innermost one is in `innermost`
-    /// instead, because it is read after every value.
+    /// One bit for each open container except the innermost one. The bit is set if the container is an object. The innermost one
+    /// is in `innermost` instead, because it is read after every value.
     outer: [u64; DEPTH_MAX / WORD_BITS],
     innermost: LevelKind,
     depth: usize,

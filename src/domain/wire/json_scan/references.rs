@@ -193,9 +193,9 @@ impl ReferenceReader {
     }
 }
 
-/// An input item of the Responses protocol that is being read, which is a reference or has its own content. The provider looks up
-/// a referenced item by its identifier. Only the end of the item shows which of both it is. A repeated member is interpreted in
-/// the way that makes the item a reference.
+/// An input item of the Responses protocol while it is being read. The item either has its own content or is a reference, which
+/// the provider looks up by its identifier. This is known only at the end of the item. A repeated member is interpreted in the
+/// way that makes the item a reference.
 #[derive(Debug, Default)]
 pub(super) struct InputItem {
     id: Option<JsonToken>,
@@ -212,7 +212,7 @@ pub(super) struct InputItem {
     /// Whether the item has a member other than those that every item can have.
     has_more: bool,
     /// The kinds of content that the item has itself, one bit for each (see [`CONTENT`] and the constants after it). `came` has
-    /// the members that have occurred, and `came_twice` those that have occurred twice.
+    /// the bits of the members that have occurred, and `came_twice` the bits of those that have occurred at least twice.
     own: u8,
     came: u8,
     came_twice: u8,
@@ -295,7 +295,8 @@ impl InputItem {
 /// The maximum number of different model names that are recorded of one body.
 const NAMED_MODELS_MAX: usize = 16;
 
-/// The models that a request names in addition to the requested one: its fallbacks, advisers, and the models that its tools run.
+/// The models that a request names in addition to the requested one: its fallbacks, its advisers, and the models that its tools
+/// run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedModels {
     /// One entry for each spelling of a name; at most [`NAMED_MODELS_MAX`].

@@ -42,7 +42,7 @@ pub(super) fn check(text: &[u8]) -> Result<CheckedString, StringFault> {
     }
 }
 
-/// Like [`check`], from offset `at` on, at which the first plain bytes end.
+/// Like [`check`], for a string whose bytes before offset `at` are already checked and need no escapes.
 #[inline(never)]
 fn check_from(text: &[u8], mut at: usize) -> Result<CheckedString, StringFault> {
     let mut checked = CheckedString::default();
@@ -98,7 +98,7 @@ pub(in crate::domain) fn is_text(token: &[u8], name: &str) -> bool {
         return false;
     }
     if inner == name.as_bytes() {
-        // A backslash would be escaped in the token.
+        // A backslash in the name would be written as an escape in the token.
         return !name.contains('\\');
     }
     // An escape has two to six bytes for one byte of text, or twelve for four. Other lengths cannot match.
@@ -120,8 +120,8 @@ pub(in crate::domain) fn unescaped(token: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice::<String>(token).ok().map(Cow::Owned)
 }
 
-/// Writes the text of a checked string into `room` without an allocation, and returns it; `None` if it is not ASCII or does not
-/// fit.
+/// Writes the text of a checked string into `room` without an allocation, and returns it; `None` if the text is not ASCII or does
+/// not fit.
 pub(super) fn ascii_text<'r>(token: &[u8], room: &'r mut [u8]) -> Option<&'r [u8]> {
     let (mut rest, mut length) = (string_inner(token), 0);
     while let Some((first, after)) = rest.split_first() {
@@ -203,8 +203,8 @@ fn plain_blocks(bytes: &[u8]) -> usize {
     skipped + plain_words(bytes.get(skipped..).unwrap_or_default())
 }
 
-/// Whether a block contains no quote, backslash or control character. The function does not return early, so that it compiles to
-/// vector instructions.
+/// Whether a block contains no quote, backslash or control character. The function examines all bytes without an early return, so
+/// that it compiles to vector instructions.
 fn is_plain_block(block: &[u8; BLOCK_BYTES]) -> bool {
     !block.iter().fold(false, |found, byte| {
         found | (*byte == b'"') | (*byte == b'\\') | (*byte < 0x20)
@@ -227,9 +227,9 @@ fn plain_words(bytes: &[u8]) -> usize {
     words.len() * WORD_BYTES + in_tail
 }
 
-/// Sets the top bit of each byte that is a quote, a backslash or below 0x20. Only the lowest bit set is exact, because a borrow
-/// can set bits above it, and callers use only that one. All of these bytes are ASCII, so one mask serves for all of them: the
-/// bytes of `word` whose top bit is not set.
+/// Finds the first byte of `word` that is a quote, a backslash or below 0x20: the lowest bit that is set in the result is the top
+/// bit of that byte. The bits above the lowest one have no meaning, because a borrow can set them. Bytes of 0x80 and above are
+/// ignored, because all these characters are ASCII.
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = 0x8080_8080_8080_8080;

@@ -1,7 +1,7 @@
 //! Records the tokens of a text during its scan, so that the bytes do not have to be parsed again.
 //!
-//! A token takes 12 bytes of memory; a string of any length is one token. The tape has at most [`TAPE_ENTRIES_MAX`] entries. The
-//! text after the last entry is read from its bytes, which is slower and has the same result.
+//! A token takes 12 bytes of memory; a string of any length is one token. The tape has at most [`TAPE_ENTRIES_MAX`] entries. A
+//! lexer reads the text after the last entry again, which is slower and has the same result.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use super::{JsonFault, ScanError};
 /// The maximum number of tokens that are recorded of one body; they take 768 KiB. A long conversation of an agent, about 3 MB,
 /// fits.
 pub(in crate::domain) const TAPE_ENTRIES_MAX: usize = 1 << 16;
-/// The expected number of bytes of text per token, for the first allocation. Few bodies have more tokens.
+/// The expected number of bytes of text per token, for the first allocation. Few bodies have more tokens for their length.
 const TEXT_BYTES_PER_ENTRY: usize = 8;
 
-/// The tokens of a text from its start on, as many as fit. An empty tape is valid for any text.
+/// The tokens of a text from its start on, up to the maximum number of entries. An empty tape is valid for any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tape {
     entries: Vec<TapeEntry>,
@@ -26,13 +26,12 @@ pub struct Tape {
 struct TapeEntry {
     start: u32,
     /// The position at which the token ends. For the opening of a container, the index of the entry that closes it, or
-    /// [`NOT_CLOSED`] if that is not on the tape.
+    /// [`NOT_CLOSED`] if that entry is not on the tape.
     end: u32,
     kind: JsonTokenKind,
 }
 
-/// The index that means that a container is not closed on the tape. The first entry opens the root, so no closing entry has this
-/// index.
+/// The index for a container that is not closed on the tape. The first entry opens the root, so no closing entry has this index.
 const NOT_CLOSED: u32 = 0;
 
 impl Tape {

@@ -1,4 +1,5 @@
-//! The `chat/completions` protocol of providers: reads its answers. Clients cannot use it, so weir writes nothing in it.
+//! The `chat/completions` protocol of providers: reads its answers. Clients cannot use this protocol, so weir writes no answers
+//! in it.
 
 use std::sync::LazyLock;
 
@@ -25,9 +26,10 @@ const ERROR: usize = 4;
 const ERROR_TYPE: usize = 5;
 const ERROR_CODE: usize = 6;
 const CHOICES: usize = 7;
-/// The index of the first kind of content; the others follow. The first ones are those of a stream.
+/// The index of the first path of content. The paths of all other kinds of content follow, those of streams before those of
+/// bodies.
 const FIRST_CONTENT: usize = 8;
-/// The paths that a chunk may have that only adds text.
+/// The paths that can have values in a chunk that only adds text.
 const OF_TEXT: [usize; 12] = [
     USAGE,
     MODEL,
@@ -42,7 +44,7 @@ const OF_TEXT: [usize; 12] = [
     FIRST_CONTENT + 4,
     FIRST_CONTENT + 5,
 ];
-/// The members that some hosts change in every chunk: padding, and the time of the chunk.
+/// The members that some hosts change in every chunk: padding, and the time at which the chunk was created.
 const VARYING: &[VaryingMember] = &[
     VaryingMember {
         key: b"\"obfuscation\"",
@@ -88,7 +90,8 @@ const fn delta_path(segments: &'static [crate::domain::wire::json_pick::PickSegm
     PickPath::new(segments, PickRule::Presence)
 }
 
-/// The fields of a usage report. Some hosts state cached tokens beside the details instead of in them.
+/// The names of the fields of a usage report. Some hosts report cached tokens next to the object with the details instead of in
+/// it.
 const USAGE_FIELDS: [&str; 7] = [
     "prompt_tokens",
     "completion_tokens",
@@ -99,12 +102,12 @@ const USAGE_FIELDS: [&str; 7] = [
     "cached_tokens",
 ];
 
-/// The reports of an answer. Usage comes in the chunk with the finish reason, in a later chunk, or cumulatively in every chunk: the last
-/// one counts.
+/// The state of reading the reports of one answer. The usage comes in the chunk with the finish reason, in a later chunk, or
+/// cumulatively in every chunk. The last one is used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChatState {
     report: Option<ChatReport>,
-    /// The usage came with the finish reason, or after it.
+    /// Whether the usage came with the finish reason, or after it.
     usage_is_last: bool,
     service_tier: Option<SmolStr>,
 }
@@ -113,13 +116,13 @@ pub(super) struct ChatState {
 #[derive(Clone, Debug)]
 struct ChatReport {
     usage: Usage,
-    /// Both counts are there and can be read.
+    /// Whether both the input and the output count are present and readable.
     has_both: bool,
 }
 
 impl ChatReport {
-    /// The prompt's count includes cached tokens, and the completion's count includes reasoning, unless the total shows that it does
-    /// not.
+    /// Reads a usage report. The prompt's count includes cached tokens. The completion's count includes reasoning tokens, unless
+    /// the total or their number shows that they come in addition.
     fn from_fields(fields: [ReportField<'_>; USAGE_FIELDS.len()]) -> Self {
         let [
             prompt,
@@ -176,7 +179,7 @@ impl ChatState {
         update_text(&mut self.service_tier, picks.text(SERVICE_TIER));
         facts.content_seen |= Self::has_content(picks);
         if let Some(reason) = picks.text(FINISH_REASON).filter(|reason| !reason.is_empty()) {
-            // Some hosts repeat it in the chunk that has the usage; the first one counts.
+            // Some hosts repeat the finish reason in the chunk with the usage. The first one is used.
             facts.finish_reason.get_or_insert_with(|| reason.as_ref().into());
             facts.terminal = true;
         }
@@ -190,9 +193,9 @@ impl ChatState {
         }
     }
 
-    /// Handles the marker behind the last chunk: nothing follows, so a usage that came before is final.
+    /// Handles the `[DONE]` marker after the last chunk. Nothing follows it, so a usage that came before it is final.
     pub(super) fn on_done(&mut self, facts: &mut AnswerFacts) {
-        // Some hosts leave the finish reason out.
+        // Some hosts omit the finish reason.
         facts.terminal |= facts.content_seen;
         self.usage_is_last |= facts.terminal;
     }
@@ -247,7 +250,7 @@ impl ChatState {
         }
     }
 
-    /// Whether the reported usage is final; `None` without any.
+    /// Returns whether the reported usage is final; `None` without a report.
     pub(super) fn usage_source(&self, body_whole: bool) -> Option<UsageSource> {
         let report = self.report.as_ref()?;
         Some(reported_source((self.usage_is_last || body_whole) && report.has_both))

@@ -1,4 +1,4 @@
-//! The protocols of providers as a closed enum, whose functions delegate to the protocol's own module.
+//! The protocols of providers as a closed enum. Its functions delegate to the module of each protocol.
 
 use crate::domain::wire::UpstreamProtocol;
 use crate::domain::wire::json_pick::{PathSet, Picker, Picks};
@@ -9,7 +9,7 @@ use crate::domain::wire::protocol::{Break, chat, gemini, messages, responses};
 use crate::domain::wire::usage::{PriceModifiers, UnlimitedWork, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
 
-/// The state of reading one answer, in its protocol.
+/// The state of reading one answer, for each protocol.
 #[derive(Clone, Debug)]
 pub(super) enum AnswerDialect {
     Messages(messages::MessagesState),
@@ -62,7 +62,7 @@ impl AnswerDialect {
         }
     }
 
-    /// Handles `[DONE]`, behind the last event.
+    /// Handles `[DONE]`, which follows the last event.
     pub(super) fn on_done(&mut self, facts: &mut AnswerFacts) {
         match self {
             Self::Chat(state) => state.on_done(facts),
@@ -77,7 +77,7 @@ impl AnswerDialect {
             Self::Messages(_) => made.record_messages(picks, messages::MADE),
             Self::Responses(_) => made.record_responses(picks, responses::MADE),
             Self::Gemini(_) => made.record_gemini(picks, gemini::MADE),
-            // It names no state.
+            // Answers of this protocol name no state.
             Self::Chat(_) => {}
         }
     }
@@ -103,7 +103,7 @@ impl AnswerDialect {
         }
     }
 
-    /// Whether this event reports something that a later event would revoke although it only adds text: the end of the answer or
+    /// Whether this event, which only adds text, also reports something that a later event would revoke: the end of the answer or
     /// of a part of it, or another model. `facts` are the facts before this event.
     pub(super) fn is_revocable(&self, picks: &Picks<'_>, facts: &AnswerFacts) -> bool {
         match self {
@@ -169,7 +169,7 @@ impl AnswerDialect {
         match self {
             Self::Messages(_) => messages::MessagesState::is_known_answer_event(picks),
             Self::Responses(_) => responses::ResponsesState::is_known_answer_event(picks),
-            // The error may be the last member.
+            // The member that makes the event an error may be the last one.
             Self::Gemini(_) | Self::Chat(_) => false,
         }
     }
@@ -222,14 +222,14 @@ impl AnswerDialect {
         }
     }
 
-    /// Returns the in-band error as a server-sent event. `number` is the sequence number of the last event, if that event was not
-    /// handled by this state.
+    /// Returns the in-band error as a server-sent event. `number` is the sequence number of the last event, if this state has not
+    /// handled that event.
     pub(super) fn failure_event(&self, why: Break, facts: &AnswerFacts, number: Option<u64>) -> Vec<u8> {
         match self {
             Self::Messages(_) => messages::failure_event(why),
             Self::Responses(state) => state.failure_event(why, facts, number),
             Self::Gemini(_) => gemini::failure_event(why),
-            // No client speaks it: the writer of the client's protocol tells the client.
+            // No client uses this protocol. The writer of the client's protocol writes the error.
             Self::Chat(_) => Vec::new(),
         }
     }

@@ -30,7 +30,7 @@ impl ErrorForm {
     }
 
     /// Whether an error body already has this form, so that it can pass unchanged. A Gemini-style error can also be the only
-    /// element of an array, as it is where the answer would have been an array.
+    /// element of an array, if the answer would have been an array.
     pub fn is_form_of(self, body: &[u8]) -> bool {
         match self {
             Self::Of(Protocol::Messages) => {
@@ -114,7 +114,7 @@ struct RootError {
     kind: AnyText,
     #[expect(dead_code, reason = "only its presence and type matter")]
     message: AnyText,
-    /// The wrapper that other forms have, which must be missing.
+    /// The member that contains the error in other forms. It must be missing.
     error: Option<IgnoredAny>,
 }
 

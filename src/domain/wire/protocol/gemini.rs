@@ -29,7 +29,7 @@ const ERROR: usize = 4;
 const ERROR_STATUS: usize = 5;
 const ERROR_CODE: usize = 6;
 const SEARCHES: usize = 7;
-/// The index of the path of text, which is the first of the kinds of parts that are content. The paths of the other kinds follow.
+/// The index of the path of text parts. The paths of all other kinds of parts that are content follow it.
 const FIRST_CONTENT: usize = 8;
 
 macro_rules! part {
@@ -115,7 +115,7 @@ const fn varying_count(key: &'static [u8]) -> VaryingMember {
 }
 
 /// The state of reading the reports of one answer. `usageMetadata` is cumulative and comes in every chunk. Only the last one is
-/// used, because counts of zero are omitted in it.
+/// used: a count that it omits is zero.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GeminiState {
     usage_json: Vec<u8>,
@@ -294,8 +294,8 @@ impl GeminiState {
         }
     }
 
-    /// Returns whether the reported usage is final; `None` without a report. Counts of zero are omitted. So without an output
-    /// count the output is zero, unless content has arrived.
+    /// Returns whether the reported usage is final; `None` without a report. Providers omit counts of zero, so a missing output
+    /// count means zero, unless content has arrived.
     pub(super) fn usage_source(&self, facts: &AnswerFacts, body_whole: bool) -> Option<UsageSource> {
         let said = self.report()?;
         let output_known = said.readable && (said.counted || !facts.content_seen);
@@ -315,9 +315,9 @@ impl GeminiState {
     }
 }
 
-/// Whether the count of the candidates includes the thoughts, because the total is the sum of prompt and candidates. According to
-/// the vendor's documentation (<https://ai.google.dev/api/generate-content#UsageMetadata>) it does not, which is assumed if the
-/// total is neither sum.
+/// Whether the count of the candidates includes the thoughts. It does if the total is the sum of prompt and candidates. If the
+/// total is another number, the vendor's documentation applies, by which the thoughts come in addition
+/// (<https://ai.google.dev/api/generate-content#UsageMetadata>).
 fn are_thoughts_included(candidates: u64, thoughts: u64, [prompt, tool_prompt]: [u64; 2], total: Option<u64>) -> bool {
     let sum = |counts: &[u64]| counts.iter().copied().fold(0, u64::saturating_add);
     let is_total = |counts: &[u64]| total == Some(sum(counts));
@@ -326,7 +326,7 @@ fn are_thoughts_included(candidates: u64, thoughts: u64, [prompt, tool_prompt]: 
     among && !beside && thoughts <= candidates
 }
 
-/// Returns the last finish or block reason at a path, ignoring empty reasons and the word for no reason.
+/// Returns the last finish or block reason at a path. Empty reasons, and the values that mean no reason, are ignored.
 fn last_reason<'p>(picks: &'p Picks<'_>, path: usize) -> Option<Cow<'p, str>> {
     let is_none = |reason: &str| {
         matches!(
@@ -395,11 +395,11 @@ const CANDIDATE_PATHS: [PickPath; 3] = [
         },
     ),
 ];
-/// The index in [`CANDIDATE_PATHS`] of the path of each candidate. The next constant is that of a candidate's number.
+/// The index in [`CANDIDATE_PATHS`] of the path of each candidate. [`INDEX`] is the index of the path of a candidate's number.
 const EACH: usize = 0;
 const INDEX: usize = 1;
 
-/// Returns the path of a kind of parts that is content. It marks the candidate that has such a part.
+/// Returns the path of one kind of content parts. It marks the candidate that contains the part.
 const fn content_part(segments: &'static [PickSegment]) -> PickPath {
     PickPath::new(
         segments,
@@ -489,8 +489,8 @@ impl ProviderToolCounts {
         self.images = self.images.saturating_add(count(4) + count(5));
     }
 
-    /// Returns the totals. `searches` are reported elsewhere and are added. A call can appear without its result, and a result
-    /// without its call, so the larger number of both is used.
+    /// Returns the total work. `searches`, which are reported elsewhere, are added. A call can appear without its result, and a
+    /// result without its call, so the larger of the two numbers is used.
     fn unlimited(&self, searches: u64) -> UnlimitedWork {
         UnlimitedWork {
             tool_calls: self.calls.max(self.results).saturating_add(searches),

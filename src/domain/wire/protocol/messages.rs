@@ -106,9 +106,9 @@ pub(super) struct MessagesState {
     web_fetches: Option<u64>,
     /// The number of content blocks that call a provider's own tool.
     own_tools: u64,
-    /// The JSON text of the newest list of runs. The counts above do not distinguish the runs.
+    /// The JSON text of the newest list of runs. The other counts of this state do not distinguish the runs.
     iterations: Vec<u8>,
-    /// Whether another model has replaced one that declined. The counts above are then those of the other model.
+    /// Whether another model has replaced one that declined. The counts of this state are then those of the other model.
     has_fallback: bool,
     modifiers: PriceModifiers,
 }
@@ -293,8 +293,8 @@ impl MessagesState {
     }
 }
 
-/// Whether the start of a content block is content. A block of text or thinking begins empty. Any other block is content by
-/// itself: a tool's name, redacted thinking, a search result.
+/// Whether the event that starts a content block contains content. A block of text or thinking starts empty. The start of any
+/// other block is content: a tool's name, redacted thinking, a search result.
 fn block_has_content(picks: &Picks<'_>) -> bool {
     match picks.text(BLOCK_TYPE).as_deref() {
         None => false,
@@ -363,7 +363,7 @@ pub(in crate::domain) fn root_error_body(code: &str, kind: &str, message: &str, 
     json!({ "code": code, "message": message, "type": kind, "request_id": request_id })
 }
 
-/// Returns the count after another event: the newer one, except that a zero replaces nothing.
+/// Returns the count after another event: the newer one, except that a zero does not replace an earlier count.
 fn newest_count(before: Option<u64>, now: Option<u64>) -> Option<u64> {
     match (before, now) {
         (Some(before), Some(0)) => Some(before),

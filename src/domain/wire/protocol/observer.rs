@@ -41,10 +41,10 @@ pub struct Observer {
     text_counter: TextCounter,
     /// The boundaries of the messages in the last piece.
     boundaries: MessageBoundaries,
-    /// The number of events with more than text.
+    /// The number of events that may have done more than add text.
     reports: u64,
-    /// The last sequence number among the events that matched the template ([`template`]) since the last parsed event; `None` if they had
-    /// none.
+    /// The sequence number of the last numbered event that matched the template ([`template`]) since the last parsed event;
+    /// `None` if there is no such event.
     last_number: Option<u64>,
     reading: Box<AnswerReader>,
     /// The first bytes of the answer, until they determine the framing; `None` after that.
@@ -56,8 +56,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Creates an observer for an answer that has not begun. `framing` is the framing that the answer's head announces; the first
-    /// bytes can show another.
+    /// Creates an observer for an answer that has not begun. `framing` is the framing that the answer's head announces. The first
+    /// bytes can show that it is wrong.
     pub fn new(protocol: impl Into<UpstreamProtocol>, framing: AnswerFraming) -> Self {
         let protocol = protocol.into();
         Self::with_first_bytes(protocol, framing, Some(FirstBytes::new(protocol, framing, framing)))
@@ -110,7 +110,7 @@ impl Observer {
         self.first_bytes.is_none()
     }
 
-    /// Whether an answer of events or elements has begun, because a complete one has arrived that is neither a ping nor an error.
+    /// Whether a streamed answer has begun: a complete event or element has arrived that is neither a ping nor an error.
     pub(crate) fn has_begun(&self) -> bool {
         let unfinished = self.unfinished_answer();
         unfinished.map_or(self.flags.begun, |answer| answer.facts.has_begun)
@@ -155,7 +155,7 @@ impl Observer {
         };
         let start = chunk.len().checked_sub(rest.len() + first_bytes.len());
         let bytes = start.and_then(|start| chunk.get(start..)).unwrap_or_default();
-        // An incomplete body seldom ends like this. If it does, it is read twice.
+        // An incomplete body seldom ends with such a bracket. If one does, it is read twice.
         if !matches!(bytes.trim_ascii_end(), [.., b'}' | b']']) {
             return false;
         }
@@ -260,8 +260,8 @@ impl Observer {
         self.flags.content
     }
 
-    /// Whether the answer is complete by its protocol: the last event has arrived, even without its final blank line, or an
-    /// in-band error, or the end of a JSON value. An opaque answer is always complete.
+    /// Whether the answer is complete by its protocol. It is complete after its last event, even without the final blank line of
+    /// the event; after an in-band error; or at the end of a JSON value. An opaque answer is always complete.
     pub fn is_complete(&self) -> bool {
         match &self.frame {
             FramingState::Sse(_) => {
@@ -274,7 +274,8 @@ impl Observer {
         }
     }
 
-    /// Returns the answer including an event that lacks only its end, or a body that has not ended; `None` if there is neither.
+    /// Returns the answer including an event that lacks only its end, or including a body that has not ended; `None` if there is
+    /// neither.
     fn unfinished_answer(&self) -> Option<AnswerProgress> {
         match &self.frame {
             FramingState::Sse(EventStreamState { framer, .. })
@@ -300,7 +301,8 @@ impl Observer {
             .map_or(Cow::Borrowed(&self.reading.answer), Cow::Owned)
     }
 
-    /// Returns the number of output tokens so far, estimated from the text that the model has written. This is always cheap.
+    /// Returns the number of output tokens so far, estimated from the text that the model has written. The call is cheap, however
+    /// long the answer is.
     ///
     /// The estimate includes text, arguments of tool calls and visible reasoning, but not hidden reasoning. An opaque answer is
     /// estimated from its length.
@@ -316,7 +318,7 @@ impl Observer {
         self.text_counter.classes()
     }
 
-    /// Returns what the answer has reported so far.
+    /// Returns the reports of the answer so far.
     pub fn observed(&self) -> AnswerReport {
         let answer = self.answer_so_far();
         let facts = &answer.facts;
@@ -339,14 +341,15 @@ impl Observer {
         }
     }
 
-    /// Returns the number of events that may have reported a usage, because they had more than text; for a non-streaming answer,
-    /// the number of pieces. While this number does not change, the reports do not change either. This is always cheap.
+    /// Returns the number of events that may have reported a usage, because they may have done more than add text; for a
+    /// non-streaming answer, the number of pieces. While this number does not change, the reports do not change either. The call
+    /// is always cheap.
     pub(crate) fn reports(&self) -> u64 {
         self.reports
     }
 
     /// Returns the number of identifiers of state in the complete events: the answer's own, and those of the state that it has
-    /// created. This is always cheap. The number is zero for a non-streaming answer, whose body is read at its end.
+    /// created. The call is always cheap. The number is zero for a non-streaming answer, whose body is read at its end.
     pub fn state_name_count(&self) -> u16 {
         match &self.frame {
             FramingState::Json(_) => 0,

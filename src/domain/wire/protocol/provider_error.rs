@@ -1,5 +1,6 @@
 //! Reads a provider's error body, converts it into the client's form, and masks parts that resemble the provider's credential.
-//! Recognizes errors which say that the prompt is longer than the model's context: agents shorten the conversation because of them.
+//! Recognises errors that report a prompt longer than the model's context, because agents react to them by shortening the
+//! conversation.
 
 pub(crate) mod credential_mask;
 #[cfg(test)]
@@ -22,21 +23,20 @@ const WORD_CHARS_MAX: usize = 128;
 /// The maximum number of entries in an error's details that are read.
 const DETAILS_MAX: usize = 16;
 
-/// Codes and types of providers' errors which say that the prompt is longer than the model's context; the first is the code of
-/// Responses.
+/// The codes and types with which providers report that the prompt is longer than the model's context. The first one is the code
+/// of the Responses protocol.
 const OVERFLOW_CODES: [&str; 2] = [OVERFLOW_CODE, "exceed_context_size_error"];
-/// The code for which clients of Responses shorten the conversation.
+/// The error code that makes clients of the Responses protocol shorten the conversation.
 const OVERFLOW_CODE: &str = "context_length_exceeded";
 
-/// The content of a provider's error, whichever form it had.
+/// The content of a provider's error, independent of the form in which it was sent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ErrorContent {
     kind: Option<String>,
     code: Option<String>,
     /// The error's message, at most 4096 characters; `None` if it has none.
     pub message: Option<String>,
-    /// All machine-readable words of the error, including numbers: its code, type and status, and the codes or reasons in its
-    /// details.
+    /// All machine-readable values of the error, as text: its code, type and status, and the codes or reasons in its details.
     pub words: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct ErrorContent {
 pub(crate) fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_id: &str) -> Vec<u8> {
     let said = read(body).unwrap_or_default();
     let is_overflow = matches!(status, 400 | 413 | 422) && said.is_context_overflow();
-    // A number as the code says no more than the status does.
+    // A numeric code adds nothing to the status.
     let code = said.code.as_deref().filter(|code| !is_number(code));
     let message = said
         .message
@@ -138,7 +138,7 @@ pub(crate) fn failure_in_success(body: &[u8]) -> Option<u16> {
     status.or(failed.then_some(502))
 }
 
-/// Whether a JSON value is other than `null`, `false`, zero, or an empty string, array or object.
+/// Whether a JSON value is something other than `null`, `false`, zero, or an empty string, array or object.
 fn is_significant(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -214,7 +214,7 @@ impl ErrorContent {
     }
 }
 
-/// Returns the machine-readable words in the details of an error: `error_code` of Messages, and each `reason` of Google
+/// Returns the machine-readable values in the details of an error: `error_code` of Messages, and each `reason` of Google
 /// (`google.rpc.ErrorInfo`).
 fn detail_words(details: &Value) -> Vec<String> {
     let each = match details {
@@ -240,11 +240,11 @@ fn truncate_chars(text: &str, chars_max: usize) -> String {
 const REPORTS_MAX: usize = 16;
 /// The maximum number of steps that are read from the location in a report.
 const STEPS_MAX: usize = 16;
-/// Texts that show that a body is markup. A `<` at its beginning shows it, too.
+/// Strings that identify a body as markup. A body that begins with `<` is also markup.
 const MARKUP: [&str; 5] = ["<html", "<!doctype", "<head", "<body", "<title"];
 
 /// Returns the text of a body that is not JSON, without white space at its ends; `None` for markup, for truncated JSON, and for
-/// bytes that are not text.
+/// bytes that are not UTF-8.
 fn plain_text(body: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(body).ok()?.trim_start_matches('\u{feff}').trim();
     let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
@@ -254,8 +254,8 @@ fn plain_text(body: &[u8]) -> Option<&str> {
     (is_text && !is_markup).then_some(text)
 }
 
-/// Returns the data of a body that is a server-sent event, as it can be if the client requested a stream. `None` for any other
-/// body.
+/// Returns the data of a body that is a server-sent event. Providers can send such a body if the client requested a stream.
+/// `None` for any other body.
 fn event_data(body: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(body).ok()?.trim_start();
     let is_event = ["data:", "event:"].iter().any(|field| text.starts_with(field));
@@ -263,8 +263,8 @@ fn event_data(body: &[u8]) -> Option<Value> {
     serde_json::from_str(data).ok().filter(|_| is_event)
 }
 
-/// Returns the message of a FastAPI `detail`. The `detail` is a text; a list of validation reports, which become
-/// `location: message`; or an object with a message.
+/// Returns the message of a FastAPI `detail`. The `detail` is a string; a list of validation reports, which become `location:
+/// message`; or an object with a message.
 fn detail_message(detail: &Value) -> Option<String> {
     match detail {
         Value::String(text) => Some(text.clone()),
@@ -308,11 +308,11 @@ fn word_from_value(value: &Value) -> Option<String> {
 }
 
 /// The minimum length of a provider's secret, in characters. Parts of a shorter secret also occur in unrelated texts, so weir
-/// could not mask it where a provider repeats it.
+/// could not mask a shorter secret that a provider repeats.
 pub(crate) const CREDENTIAL_CHARS_MIN: usize = 12;
 /// The text that replaces a part that resembles the credential.
 const MASK: &[u8] = b"***";
-/// The byte that replaces each byte of a part that resembles the credential, where the length must not change.
+/// The byte that replaces each byte of a part that resembles the credential, if the length must not change.
 const MASK_BYTE: u8 = b'*';
 
 /// Masks the parts of a provider's error body that resemble `credential`, and returns the masked body; `None` if there is nothing
@@ -370,13 +370,13 @@ fn matching_parts(text: &[u8], search: &CredentialSearch<'_>) -> Vec<Range<usize
     parts
 }
 
-/// Parts of hosts' messages, in lower case, which say that the prompt is longer than the model's context. The comments name the
-/// hosts; the tests have the messages, and say where they are published.
+/// Phrases, in lower case, with which hosts report that the prompt is longer than the model's context. The comments name the
+/// hosts. The tests contain complete messages, with the places where they are published.
 const OVERFLOW_WORDS: [&str; 18] = [
-    // OpenAI's chat/completions and the hosts that repeat its words: DeepSeek, OpenRouter, vLLM. Also Mistral, Together, Fireworks,
-    // Ollama, LM Studio, and NVIDIA.
+    // OpenAI's chat/completions and the hosts that use the same phrase: DeepSeek, OpenRouter, vLLM. Also Mistral, Together,
+    // Fireworks, Ollama, LM Studio, and NVIDIA.
     "context length",
-    // OpenAI and others, where the code is in the text.
+    // OpenAI and others, if the message contains the code.
     "context_length_exceeded",
     // OpenAI's Responses, MiniMax.
     "context window",
@@ -398,10 +398,10 @@ const OVERFLOW_WORDS: [&str; 18] = [
     "range of input length should be",
     // Groq, Cerebras.
     "reduce the length of the messages",
-    // xAI until 2026, and since then.
+    // xAI: the first phrase until 2026, the second one since then.
     "maximum prompt length",
     "input_too_large",
-    // vLLM, where it has got tokens.
+    // vLLM, if the prompt was sent as tokens.
     "maximum model length",
     // Together and other hosts with text-generation-inference.
     "`max_new_tokens` must be <=",
@@ -410,20 +410,20 @@ const OVERFLOW_WORDS: [&str; 18] = [
     // GitHub Models.
     "total length of all messages is too long",
 ];
-/// Names of the maximum of an answer, in lower case.
+/// The names of the output limit in messages, in lower case.
 const OUTPUT_WORDS: [&str; 4] = [
     "max_tokens",
     "max_completion_tokens",
     "max_output_tokens",
     "maxoutputtokens",
 ];
-/// Names of the prompt, in lower case.
+/// The names of the prompt in messages, in lower case.
 const INPUT_WORDS: [&str; 3] = ["input", "prompt", "messages"];
-/// What follows the number of input tokens in a message that also states the requested output.
+/// Phrases that follow the number of input tokens in a message that also states the requested output.
 const BEHIND_INPUT: [&str; 4] = [" input tokens", " in the messages", " in your prompt", " of text input"];
-/// What precedes the number of input tokens in such a message.
+/// Phrases that precede the number of input tokens in such a message.
 const BEFORE_INPUT: [&str; 2] = ["context limit: ", "input token count ("];
-/// What precedes the number of tokens of the model's context in such a message.
+/// Phrases that precede the model's context in tokens in such a message.
 const BEFORE_CONTEXT: [&str; 4] = [
     "maximum context length is ",
     "maximum context length (",
@@ -431,11 +431,11 @@ const BEFORE_CONTEXT: [&str; 4] = [
     " > ",
 ];
 
-/// The words in a message for which clients of Messages shorten the conversation.
+/// The phrase in an error message that makes clients of the Messages protocol shorten the conversation.
 const OVERFLOW_PHRASE: &str = "prompt is too long";
 
-/// Whether a provider's message says that the prompt is longer than the model's context. A requested maximum of the answer that
-/// alone is too large is no such error, because a shorter conversation would not help.
+/// Whether a provider's message says that the prompt is longer than the model's context. The result is false if only the
+/// requested output is too large, because a shorter conversation would not help.
 pub(crate) fn is_context_overflow(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|words| message.contains(words));
@@ -443,8 +443,8 @@ pub(crate) fn is_context_overflow(message: &str) -> bool {
     has(&OVERFLOW_WORDS) && !is_about_output && !is_small_input(&message)
 }
 
-/// Returns the message of a context overflow with the words for which clients of Messages shorten the conversation. They are put
-/// before a message that does not have them.
+/// Returns the message of a context overflow with the phrase that makes clients of the Messages protocol shorten the
+/// conversation. If the message does not contain the phrase, it is put before the message.
 pub(crate) fn overflow_message(message: &str) -> Cow<'_, str> {
     match message.to_ascii_lowercase().contains(OVERFLOW_PHRASE) {
         true => Cow::Borrowed(message),
@@ -452,8 +452,8 @@ pub(crate) fn overflow_message(message: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a message states that the input takes less than half of the model's context, so that the requested output is what does
-/// not fit.
+/// Whether a message states that the input takes less than half of the model's context. In this case, the requested output is too
+/// large.
 fn is_small_input(message: &str) -> bool {
     let behind = BEHIND_INPUT.iter().find_map(|mark| number_before(message, mark));
     let input = behind.or_else(|| BEFORE_INPUT.iter().find_map(|mark| number_after(message, mark)));
@@ -464,13 +464,13 @@ fn is_small_input(message: &str) -> bool {
     }
 }
 
-/// The number right before the first place of `mark`; `None` if there is none.
+/// Returns the number directly before the first occurrence of `mark`; `None` if there is no such number.
 fn number_before(message: &str, mark: &str) -> Option<u64> {
     let (before, _) = message.split_once(mark)?;
     number(before.rsplit(is_no_digit).next()?)
 }
 
-/// The number right behind the first place of `mark`; `None` if there is none.
+/// Returns the number directly after the first occurrence of `mark`; `None` if there is no such number.
 fn number_after(message: &str, mark: &str) -> Option<u64> {
     let (_, behind) = message.split_once(mark)?;
     number(behind.split(is_no_digit).next()?)
@@ -489,8 +489,8 @@ fn number(digits: &str) -> Option<u64> {
 mod context_overflow_tests {
     use super::*;
 
-    /// A host, its message about a prompt that is too long, and where the message is published: a repository, an issue of one, or
-    /// a page of documentation.
+    /// Hosts, each with a message about a prompt that is too long, and the place where the message is published: a repository, an
+    /// issue in it, or a page of documentation.
     const OVERFLOWS: [(&str, &str, &str); 29] = [
         (
             "OpenAI, Responses",
@@ -635,7 +635,7 @@ mod context_overflow_tests {
         ),
     ];
 
-    /// Messages about a maximum of the answer that is too large whatever the prompt is, and about rates.
+    /// Messages about an output limit that is too large for any prompt, and about rate limits.
     const OTHERS: [(&str, &str); 10] = [
         (
             "OpenAI",

@@ -37,8 +37,8 @@ const RESPONSE_ERROR_TYPE: usize = 8;
 const RESPONSE_ERROR_CODE: usize = 9;
 /// The index of the first path that counts the tool calls in an event's item.
 const ITEM_CALLS: usize = 10;
-/// The index of the first path of the response object in an event. The next constant is that of the response object that is a
-/// body.
+/// The index of the first path of the response object in an event. [`IN_BODY`] is the same index for the response object that is
+/// the body of an answer.
 const IN_EVENT: usize = ITEM_CALLS + calls::PATHS;
 const IN_BODY: usize = IN_EVENT + RESPONSE_PATHS;
 
@@ -198,15 +198,17 @@ impl ResponsesState {
         picks.raw(TYPE).is_some() || !name.is_empty()
     }
 
-    /// Returns the members of an event that can differ in the next one, if it only adds text (see
-    /// [`super::dialect::AnswerDialect::text_delta`]); otherwise `None`. Such an event has a sequence number and, to hide its
-    /// length, padding (<https://platform.openai.com/docs/api-reference/responses/create>, `include_obfuscation`).
+    /// Returns the members of an event that can differ in the next one, if the event only adds text (see
+    /// [`super::dialect::AnswerDialect::text_delta`]); otherwise `None`. Such an event has a sequence number. It can also have
+    /// padding, which hides its length (<https://platform.openai.com/docs/api-reference/responses/create>,
+    /// `include_obfuscation`).
     pub(super) fn varying_members(picks: &Picks<'_>) -> Option<&'static [VaryingMember]> {
         let is_delta = picks.raw(TYPE).is_some_and(|kind| kind.ends_with(br#".delta""#));
         if !(is_delta && picks.has_only(&[TYPE, SEQUENCE, DELTA])) {
             return None;
         }
-        // Without a sequence number at the top level, a key of this name elsewhere in the event is not one.
+        // If the event has no sequence number at the top level, a key of this name elsewhere in the event is not its sequence
+        // number.
         Some(match picks.is_present(SEQUENCE) {
             true => &[NUMBER, FILLING],
             false => &[FILLING],
@@ -334,8 +336,8 @@ fn read_number(picks: &Picks<'_>, path: usize) -> Option<u64> {
     fields::read_count(picks.text(path)?.as_bytes())
 }
 
-/// Whether the start of an item is content. A message or a reasoning item begins empty. Any other item is content by itself, for
-/// example a tool call.
+/// Whether the event that starts an item contains content. A message or a reasoning item starts empty. The start of any other
+/// item is content, for example of a tool call.
 fn item_is_content(picks: &Picks<'_>) -> bool {
     picks
         .text(ITEM_TYPE)
@@ -375,8 +377,8 @@ struct ResponsesReport {
 
 impl ResponsesReport {
     /// Reads the counts of a usage object. `input_tokens` includes cached and written tokens, and `output_tokens` includes
-    /// reasoning tokens, unless the total shows that reasoning tokens come in addition. Both include audio and image tokens, as
-    /// the cached tokens do.
+    /// reasoning tokens, unless the total shows that reasoning tokens come in addition. Both counts, and the count of cached
+    /// tokens, include audio and image tokens.
     fn from_fields([input, input_details, output, output_details, total]: [ReportField<'_>; FIELDS.len()]) -> Self {
         let (counted_input, counted_output) = (input.count(), output.count());
         let input = counted_input.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The paths of the text in an answer, and the members of events that differ although the events only add text.
+//! The paths of the text in an answer, and the members that differ between events that only add text.
 
 use memchr::memmem;
 
@@ -28,7 +28,7 @@ pub(super) enum VaryingKind {
     Number,
     /// Padding, a string that hides the length of the text.
     Filling,
-    /// A number in the usage of the event, or one that is not read.
+    /// A number in the usage of the event, or another number, which weir does not read.
     Count,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct TextDelta {
     pub(super) usage: Option<VerbatimMember>,
 }
 
-/// A member of an event that is read as it is written.
+/// A member of an event whose value is located by its length, without being parsed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VerbatimMember {
     /// The member's key as it is written, including its quotes.
@@ -155,7 +155,7 @@ pub(super) const GEMINI: &[PickPath] = &[
     ]),
 ];
 
-/// The same for `chat/completions`, in every chunk and in a complete body.
+/// The paths of the text that the model writes, in the chunks and complete bodies of the `chat/completions` protocol.
 pub(super) const CHAT: &[PickPath] = &[
     text_path(&[Key("choices"), Each, Key("delta"), Key("content")]),
     text_path(&[Key("choices"), Each, Key("delta"), Key("reasoning_content")]),

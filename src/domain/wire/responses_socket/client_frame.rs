@@ -60,7 +60,7 @@ pub(super) struct FrameMember {
 /// The purpose of a client's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientFrameKind {
-    /// `response.create`, and a frame that cannot be read, so that it is refused like the body of a POST.
+    /// `response.create`. Also a frame that cannot be read, which is then refused like an invalid body of a POST.
     Create,
     /// `response.steer`, which weir does not support.
     Steer,
@@ -70,7 +70,7 @@ pub(crate) enum ClientFrameKind {
     Unknown,
 }
 
-/// The `stream_id` of a frame is not valid.
+/// The error for a `stream_id` that is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InvalidStreamId;
 
@@ -89,17 +89,17 @@ impl ClientFrame {
         Self { text, members }
     }
 
-    /// The complete message.
+    /// Returns the complete message.
     pub(crate) fn text(&self) -> &Bytes {
         &self.text
     }
 
-    /// The reason why the frame cannot be turned into a body; `None` if it can be.
+    /// Returns the reason why the frame cannot be turned into a body; `None` if it can be.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         self.members.as_ref().err().copied()
     }
 
-    /// The purpose of the frame.
+    /// Returns the purpose of the frame.
     pub(crate) fn kind(&self) -> ClientFrameKind {
         if self.members.is_err() {
             return ClientFrameKind::Create;
@@ -112,7 +112,7 @@ impl ClientFrame {
         }
     }
 
-    /// The name of the frame's lane; `None` for the default lane.
+    /// Returns the name of the frame's lane; `None` for the default lane.
     ///
     /// # Errors
     /// The name is not a string of 1 to 256 letters, digits, `_`, `.` and `-`.
@@ -127,7 +127,7 @@ impl ClientFrame {
         valid.map(Some).ok_or(InvalidStreamId)
     }
 
-    /// Whether the frame only prepares a conversation, so that no model is called (`generate: false`).
+    /// Whether the frame only prepares a conversation, without a call of a model (`generate: false`).
     pub(crate) fn is_warm_up(&self) -> bool {
         is_false(self.value(FrameMemberName::Generate))
     }
@@ -137,13 +137,13 @@ impl ClientFrame {
         is_false(self.value(FrameMemberName::Store))
     }
 
-    /// The id of the response that the frame continues; `None` if it begins a conversation.
+    /// Returns the id of the response that the frame continues; `None` if the frame begins a conversation.
     pub(crate) fn previous_response_id(&self) -> Option<Cow<'_, str>> {
         self.text_of(FrameMemberName::PreviousResponseId)
     }
 
-    /// The items of `input`, as the inside of a JSON array. A string becomes a message of the user. `None` if `input` is neither
-    /// a string nor an array.
+    /// Returns the items of `input`, as the elements of a JSON array without its brackets. A string becomes a message of the
+    /// user. `None` if `input` is neither a string nor an array.
     pub(crate) fn input_items(&self) -> Option<Cow<'_, [u8]>> {
         match self.value(FrameMemberName::Input) {
             None | Some(b"null") => Some(Cow::Owned(Vec::new())),
@@ -156,8 +156,9 @@ impl ClientFrame {
         }
     }
 
-    /// Returns the body of the POST. `input`, the inside of a JSON array, replaces both the frame's `input` and its reference to
-    /// the response that the frame continues; with `None`, both stay as they are. A frame that cannot be read stays unchanged.
+    /// Returns the body of the POST. If `input` is given, it replaces both the frame's `input` and its reference to the response
+    /// that the frame continues. `input` consists of the elements of a JSON array without its brackets. If the frame cannot be
+    /// read, its text is returned unchanged.
     pub(crate) fn to_body(&self, input: Option<&[u8]>) -> Vec<u8> {
         let Ok(members) = &self.members else {
             return self.text.to_vec();
@@ -182,21 +183,21 @@ impl ClientFrame {
             FrameMemberName::Type | FrameMemberName::StreamId | FrameMemberName::Stream | FrameMemberName::Generate => {
                 false
             }
-            // Any other value is refused like that of a POST.
+            // Any value except `false` stays in the body, and is then refused like that of a POST.
             FrameMemberName::Background => !is_false(self.text.get(member.value.clone())),
             FrameMemberName::PreviousResponseId | FrameMemberName::Input => !is_input_replaced,
             FrameMemberName::Store | FrameMemberName::Other => true,
         }
     }
 
-    /// The value of a member as it is written; `None` if the frame has no such member.
+    /// Returns the value of a member as it is written; `None` if the frame has no such member.
     fn value(&self, name: FrameMemberName) -> Option<&[u8]> {
         let members = self.members.as_ref().ok()?;
         let member = members.iter().find(|member| member.name == name)?;
         self.text.get(member.value.clone())
     }
 
-    /// The text of a member; `None` if its value is not a string.
+    /// Returns the text of a member; `None` if the member is missing or its value is not a string.
     fn text_of(&self, name: FrameMemberName) -> Option<Cow<'_, str>> {
         unescaped(self.value(name)?)
     }
@@ -206,7 +207,7 @@ pub(super) fn is_false(value: Option<&[u8]>) -> bool {
     value.is_some_and(|value| value == b"false")
 }
 
-/// Joins two lists of items, each the inside of a JSON array.
+/// Joins two lists of items. Each list consists of the elements of a JSON array without its brackets.
 pub(crate) fn join_items(first: &[u8], second: &[u8]) -> Vec<u8> {
     let between: &[u8] = match first.is_empty() || second.is_empty() {
         true => b"",
@@ -218,7 +219,7 @@ pub(crate) fn join_items(first: &[u8], second: &[u8]) -> Vec<u8> {
 /// Splits the text of one JSON object into its members.
 ///
 /// # Errors
-/// The text is not an object, or another program could read it differently. Contains the message for the client.
+/// The text is not an object, or another program could read it differently. The error is a message for the client.
 pub(super) fn split_members(text: &[u8]) -> Result<Vec<FrameMember>, &'static str> {
     let malformed = "the frame is not one JSON object, or is nested too deeply";
     let offset = |rest: &[u8]| text.len() - rest.len();

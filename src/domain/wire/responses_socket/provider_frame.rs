@@ -19,11 +19,11 @@ use crate::domain::wire::{
     },
 };
 
-/// The head of the answer to a POST whose events come as frames.
+/// The head of the answer to a POST whose events arrive as frames.
 pub(crate) const STREAM_HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
 
-/// The end of a complete stream.
+/// The chunk that ends a complete stream.
 pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// The code of the error with which a provider ends a WebSocket that has reached its maximum age.
@@ -34,16 +34,16 @@ pub(crate) const PARENT_GONE: &str = "previous_response_not_found";
 
 /// The beginning of a `response.create` frame.
 const CREATE: &[u8] = br#"{"type":"response.create""#;
-/// The end of each body that weir makes of a client's frame. A provider's WebSocket takes no such member.
+/// The end of each body that weir builds from a client's frame. Providers do not accept this member over WebSocket.
 const STREAM_MEMBER: &[u8] = br#""stream":true}"#;
 
-/// The beginning of the input in each body that weir makes of a continuation.
+/// The beginning of `input` in each body that weir builds for the continuation of a response.
 const INPUT_MEMBER: &[u8] = br#""input":["#;
 
 /// The maximum number of headers that are read from an error frame.
 const HEADERS_MAX: usize = 64;
 
-/// A frame that requests a response, in parts of the memory of the POST's body.
+/// A `response.create` frame, in parts that share the memory of the POST's body.
 #[derive(Clone, Debug)]
 pub(crate) struct CreateFrame {
     parts: Vec<Bytes>,
@@ -54,7 +54,7 @@ impl CreateFrame {
     pub(crate) fn from_body(body: &Bytes) -> Option<Self> {
         let inside = match body.strip_suffix(STREAM_MEMBER) {
             Some([b'{']) => Some(Bytes::new()),
-            // A quotation mark directly behind a comma begins a key.
+            // A quotation mark directly after a comma begins a key.
             Some([b'{', inside @ .., b',']) => Some(body.slice_ref(inside)),
             Some(_) | None => None,
         };
@@ -69,9 +69,9 @@ impl CreateFrame {
         Some(Self { parts })
     }
 
-    /// Turns the body of a POST into a frame that continues the response `parent` and has only what is new of the input. `input`
-    /// is the inside of the body's `input`, whose last `new_bytes` bytes are new. Returns `None` if the body has another input,
-    /// or is not one that weir has made of a client's frame.
+    /// Turns the body of a POST into a frame that continues the response `parent` and contains only the new part of the input.
+    /// `input` is the text of the body's `input` between the brackets; its last `new_bytes` bytes are the new part. Returns
+    /// `None` if the body has another input, or if weir has not built the body from a client's frame.
     pub(crate) fn continuing(body: &Bytes, parent: &str, (input, new_bytes): (&[u8], usize)) -> Option<Self> {
         let inside = body.strip_suffix(STREAM_MEMBER)?.strip_suffix(b"],")?;
         let before = inside.strip_suffix(input)?.strip_suffix(INPUT_MEMBER)?;
@@ -91,14 +91,14 @@ impl CreateFrame {
         Some(Self { parts })
     }
 
-    /// Takes the parts of the frame's text out of the frame.
+    /// Removes the parts of the frame's text from the frame, and returns them.
     pub(crate) fn take_parts(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.parts)
     }
 }
 
-/// Returns the members of a body that a frame has, each behind a comma. Returns `None` if the body is malformed, or has a member
-/// that has a meaning in a POST only.
+/// Returns the members of a body that belong into its frame, each with a comma before it. Returns `None` if the body is
+/// malformed, or has a member that has a meaning only in a POST.
 fn members_for_frame(body: &Bytes) -> Option<Vec<Bytes>> {
     let mut parts = Vec::new();
     for member in split_members(body).ok()? {
@@ -131,7 +131,7 @@ pub(crate) enum ProviderEventKind {
     Completed,
     /// `response.failed` and `response.incomplete`: the last event of any other response.
     Unfinished,
-    /// `error`: the last event of a response, or all that answers a request.
+    /// `error`: the last event of a response, or the only answer to a request.
     Error,
     /// Any other event.
     Progress,
@@ -161,7 +161,7 @@ impl<'d> ProviderEvent<'d> {
         Self { data, name, kind }
     }
 
-    /// Whether no further event of the response follows.
+    /// Whether the event is the last one of its response.
     pub(crate) fn is_last(&self) -> bool {
         match self.kind {
             ProviderEventKind::Completed | ProviderEventKind::Unfinished | ProviderEventKind::Error => true,
@@ -169,13 +169,13 @@ impl<'d> ProviderEvent<'d> {
         }
     }
 
-    /// The id of the response to which the event belongs; `None` if the event does not say it.
+    /// Returns the id of the response to which the event belongs; `None` if the event does not contain it.
     pub(crate) fn response_id(&self) -> Option<String> {
         let response = member(self.data, b"response")?;
         Some(unescaped(member(response, b"id")?)?.into_owned())
     }
 
-    /// The code of an error; `None` if it has none.
+    /// Returns the code of an error; `None` if the error has no code.
     pub(crate) fn error_code(&self) -> Option<Cow<'d, str>> {
         let object = member(self.data, b"error").filter(|value| value.starts_with(b"{"));
         member(object.unwrap_or(self.data), b"code").and_then(unescaped)
@@ -191,7 +191,7 @@ impl<'d> ProviderEvent<'d> {
         out.extend_from_slice(format!("{length:x}\r\n{begin}").as_bytes());
         let start = out.len();
         out.extend_from_slice(self.data);
-        // A line break of JSON is white space, but would end the line of the event.
+        // A line break between JSON tokens is white space, but it would end the line of the event.
         for byte in out.get_mut(start..).unwrap_or_default() {
             if matches!(*byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -201,7 +201,7 @@ impl<'d> ProviderEvent<'d> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Appends an error that answers a request before any event, as the complete answer to the POST.
+    /// Appends the complete answer to the POST for an error that arrived before any event.
     pub(crate) fn write_error_answer(&self, out: &mut BytesMut) {
         let status = self.error_status();
         let object = member(self.data, b"error").filter(|value| value.starts_with(b"{"));
@@ -216,7 +216,7 @@ impl<'d> ProviderEvent<'d> {
         out.extend_from_slice(&body);
     }
 
-    /// Returns the HTTP status of an error: as the frame says, or else the one that corresponds to the error's code or type.
+    /// Returns the HTTP status of an error: the status in the frame, or else the status for the error's code or type.
     fn error_status(&self) -> u16 {
         let number =
             |name: &[u8]| member(self.data, name).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
@@ -230,7 +230,7 @@ impl<'d> ProviderEvent<'d> {
         })
     }
 
-    /// Returns the headers of an error frame that an answer to a POST has. Names are in lower case.
+    /// Returns the headers of an error frame that the answer to the POST repeats. Their names are in lower case.
     fn error_headers(&self) -> Vec<(String, String)> {
         let mut headers = Vec::new();
         let Some(mut rest) = member(self.data, b"headers").and_then(|object| object.strip_prefix(b"{")) else {
@@ -258,8 +258,8 @@ impl<'d> ProviderEvent<'d> {
     }
 }
 
-/// Returns the value of a header in an error frame, which is a string, a number or a boolean; `None` if it is none of these, or
-/// no valid value.
+/// Returns the value of a header in an error frame as text. The value can be a string, a number or a boolean; `None` if it is
+/// anything else, or contains characters that are not allowed in a header.
 fn header_text(value: &[u8]) -> Option<String> {
     let text = match serde_json::from_slice(value).ok()? {
         Value::String(text) => text,

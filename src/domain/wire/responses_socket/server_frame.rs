@@ -20,7 +20,7 @@ use crate::domain::wire::{
 /// The maximum length of an event, in bytes. Codex accepts no larger frame.
 pub(crate) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The `retry-after`, in seconds, for a rate limit that the provider reports within a stream: such an event has none.
+/// The `retry-after`, in seconds, for a rate limit that the provider reports in an event of a stream. The event itself has none.
 const RATE_LIMIT_WAIT_SECONDS: u32 = 1;
 
 /// The headers of an error answer that its frame repeats. Names that end with `-` are prefixes.
@@ -34,11 +34,11 @@ const FRAME_HEADERS: [&str; 7] = [
     "x-codex-",
 ];
 
-/// An event of the answer is longer than [`EVENT_BYTES_MAX`].
+/// The error for an event of the answer that is longer than [`EVENT_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventTooLong;
 
-/// Cuts a stream of server-sent events into the data of its events, however the stream is split into pieces.
+/// A splitter that returns the data of each event in a stream of server-sent events, however the stream is split into pieces.
 #[derive(Debug)]
 pub(crate) struct EventCutter {
     framer: SseFramer,
@@ -63,7 +63,7 @@ impl EventSink for CutEvent {
 }
 
 impl EventCutter {
-    /// Creates a cutter at the start of an answer.
+    /// Creates a splitter at the start of an answer.
     pub(crate) fn new() -> Self {
         Self {
             framer: SseFramer::new(),
@@ -71,8 +71,8 @@ impl EventCutter {
         }
     }
 
-    /// Reads a piece of the answer. Calls `on_event` with the data of each event that is complete with it. Bytes that are not
-    /// UTF-8 are replaced, because a client would have to close the socket at them.
+    /// Reads a piece of the answer. Calls `on_event` with the data of each event that ends in this piece. Bytes that are not
+    /// UTF-8 are replaced, because a client that got them would have to close the socket.
     ///
     /// # Errors
     /// An event is longer than [`EVENT_BYTES_MAX`].
@@ -132,7 +132,7 @@ impl ServerEventKind {
     }
 }
 
-/// Appends an event as a text frame. Events of a named lane get its `stream_id`.
+/// Appends an event as a text frame. An event of a named lane gets the lane's `stream_id`.
 pub(crate) fn write_event(out: &mut BytesMut, data: &[u8], stream_id: Option<&str>) {
     let data = skip_space(data);
     let Some((stream_id, inside)) = stream_id.zip(data.strip_prefix(b"{")) else {
@@ -158,7 +158,7 @@ pub(crate) struct SocketError {
     pub status: u16,
     /// The error object as JSON.
     error: Vec<u8>,
-    /// The headers as the inside of a JSON object; empty without any.
+    /// The headers as the members of a JSON object without its braces; empty if there are none.
     headers: String,
 }
 
@@ -173,13 +173,14 @@ impl SocketError {
         }
     }
 
-    /// Lets the client wait before it tries again. Codex gives up its turn after a 429 without this.
+    /// Sets the time in seconds that the client waits before it tries again. Codex gives up its turn after a 429 without this
+    /// time.
     pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.headers = format!(r#""retry-after":"{seconds}""#);
         self
     }
 
-    /// Converts an error answer. Its error object stays as it is.
+    /// Converts an error answer. The error object is not changed.
     pub(crate) fn from_answer(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
         let error = match member(body, b"error") {
             Some(object @ [b'{', ..]) => String::from_utf8_lossy(object).into_owned().into_bytes(),
@@ -200,7 +201,7 @@ impl SocketError {
         }
     }
 
-    /// Converts an `error` event of a stream, which has no status. A rate limit that passes by itself gets a `retry-after`, because
+    /// Converts an `error` event of a stream, which has no status. A rate limit that ends by itself gets a `retry-after`, because
     /// Codex gives up its turn after a 429 without one.
     pub(crate) fn from_event(data: &[u8]) -> Self {
         let object = member(data, b"error").filter(|value| value.starts_with(b"{"));
@@ -255,7 +256,7 @@ pub(super) fn flat_error(status: u16, data: &[u8]) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Whether the frame of an error contains the header with this name, in lower case.
+/// Whether an error's frame repeats the header `name`, which must be in lower case.
 pub(super) fn is_frame_header(name: &str) -> bool {
     FRAME_HEADERS.iter().any(|listed| match listed.ends_with('-') {
         true => name.starts_with(*listed),
@@ -263,7 +264,7 @@ pub(super) fn is_frame_header(name: &str) -> bool {
     })
 }
 
-/// Returns the headers that a frame repeats, as the inside of a JSON object.
+/// Returns the headers that a frame repeats, as the members of a JSON object without its braces.
 fn frame_headers(headers: &HeaderMap) -> String {
     let mut repeated: Vec<String> = Vec::new();
     for name in headers.keys().filter(|name| is_frame_header(name.as_str())) {
@@ -274,17 +275,17 @@ fn frame_headers(headers: &HeaderMap) -> String {
     repeated.join(",")
 }
 
-/// The response that a terminal event completes: its id, and its output as the inside of a JSON array.
+/// The response that a terminal event completes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CompletedResponse {
     /// The id by which a client can continue the response.
     pub id: String,
-    /// The items of the output, as the inside of a JSON array.
+    /// The items of the output, as the elements of a JSON array without its brackets.
     pub output: Vec<u8>,
 }
 
 impl CompletedResponse {
-    /// Reads a `response.completed` event. Leaves out reasoning whose content only the provider has. `items` are the items that
+    /// Reads a `response.completed` event. Omits reasoning whose content only the provider has. `items` are the items that
     /// earlier events of the answer have reported; they are used if the event itself has none. `None` if the response has no id.
     pub(crate) fn from_event(data: &[u8], items: &[u8]) -> Option<Self> {
         let response = member(data, b"response")?;

@@ -1,13 +1,13 @@
-//! Determines the usage that a request is billed for. It is the usage that the provider reports, as far as that exists, is
-//! plausible, and stays within the request's limits; the rest is estimated.
+//! Determines the usage that a request is billed for. It is the usage that the provider reports, if the report exists, is
+//! plausible, and stays within the request's limits. The rest is estimated.
 //!
 //! | what happened | what is billed | source |
 //! |---|---|---|
-//! | the provider reported its usage and completed its answer | the report; a zero is a zero | `reported` |
+//! | the provider reported its usage and completed its answer | the report, including its zeros | `reported` |
 //! | the same, but the report lacks the output | the report, with at least the estimated output | `partial` |
 //! | the provider completed its answer without a report | the estimates of input and output | `estimated` |
 //! | the answer was interrupted, or the client disconnected, after a report | the same as for `partial` above | `partial` |
-//! | the same, before any report | the estimates; before the first byte, only that of the input | `estimated` |
+//! | the same, before any report | the estimates; before the first byte, only the estimate of the input | `estimated` |
 //! | the provider answered with a status of 400 or above, without a report | nothing | `estimated` |
 //! | no answer (no connection, silence, closed before the head) while the client was connected | nothing | `estimated` |
 //! | the report exceeds the accepted maximum | the accepted maximum | `bounded` |
@@ -15,12 +15,12 @@
 //! A report is accepted up to these limits ([`ReportedRuns::cap`]):
 //!
 //! - Output up to the requested limit, and up to the model's limit. Both apply to each run of the model. The number of runs is
-//!   that of a list in the report ([`crate::domain::wire::usage::Run`]); without a list, it is the number of calls of the
-//!   provider's own tools plus one, at most [`RUNS_BY_TOOLS_MAX`]. An image adds [`IMAGE_TOKENS_MAX`], for up to [`IMAGES_MAX`]
-//!   images.
+//!   the length of the list of runs in the report ([`crate::domain::wire::usage::Run`]). Without a list, it is the number of
+//!   calls of the provider's own tools plus one, at most [`RUNS_BY_TOOLS_MAX`]. Each image adds [`IMAGE_TOKENS_MAX`], for up
+//!   to [`IMAGES_MAX`] images.
 //! - Input up to the model's context, in each run.
-//! - More input or output if weir has seen it: up to [`ESTIMATE_TIMES_MAX`] times the estimate of the text. In this case the
-//!   provider has exceeded the limit, but the client has the text.
+//! - More input or output if weir has seen the text of it: up to [`ESTIMATE_TIMES_MAX`] times the estimate of the text. In this
+//!   case the provider has exceeded the limit, but the client has the text.
 //! - For a model without known limits, [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`]; for each tool, [`CALLS_PLAUSIBLE`] calls.
 //!
 //! So a mistake of a provider costs hundreds of dollars at most, and usually no more than the client's own limit allows.
@@ -93,7 +93,7 @@ pub(crate) struct ModelLimits {
     pub output_tokens: Option<u64>,
 }
 
-/// How much of an answer exists.
+/// The part of an answer that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AnswerExtent {
     /// The provider completed its answer, so its report is final.
@@ -218,7 +218,7 @@ impl<'a> ReportedRuns<'a> {
         Some(Self { evidence, runs, limits })
     }
 
-    /// Caps the report at the accepted maximum. Returns whether all of it was accepted.
+    /// Caps the report at the accepted maximum. Returns whether the complete report was accepted.
     fn cap(&mut self) -> bool {
         let before = total_usage(&self.runs);
         let evidence = self.evidence;
@@ -290,7 +290,7 @@ impl<'a> ReportedRuns<'a> {
     }
 }
 
-/// Returns the number of tokens that are accepted if weir has estimated `estimated` tokens.
+/// Returns the maximum number of tokens that are accepted if weir has estimated `estimated` tokens.
 fn accepted_for_estimate(estimated: u64) -> u64 {
     estimated.saturating_mul(ESTIMATE_TIMES_MAX)
 }

@@ -71,8 +71,8 @@ const IN_KANA: u8 = 42; // 42..=45
 const KANA_MAX: u8 = 4;
 const IN_HANGUL: u8 = 46; // 46..=49
 const HANGUL_MAX: u8 = 4;
-/// The place after the byte E3, whose next byte determines the kind. There is one such place for no Japanese syllable before it,
-/// and for one, two, three, and at least four.
+/// The place after the byte E3, whose next byte determines the kind. There are five such places: after zero, one, two, three, and
+/// at least four Japanese syllables.
 const AFTER_E3: u8 = 50; // 50..=54
 const IN_WIDE: u8 = 55;
 const IN_INDIC: u8 = 56; // 56..=59

@@ -16,7 +16,7 @@ use crate::domain::wire::{
 /// The maximum length of the name of a service tier, speed or geography, in bytes.
 pub(in crate::domain) const NAME_BYTES_MAX: usize = 64;
 
-/// The number of digits up to which no number exceeds [`COUNT_MAX`].
+/// The maximum number of digits with which every number is below [`COUNT_MAX`].
 const EXACT_DIGITS_MAX: usize = 15;
 
 /// A field of a report: the JSON text of its value, whose grammar a lexer has checked; empty if the field is missing. The text is
@@ -123,8 +123,8 @@ pub(in crate::domain::wire) fn is_utf8(json: &[u8]) -> bool {
     json.is_ascii() || std::str::from_utf8(json).is_ok()
 }
 
-/// Returns the index of `key` in `names`, or the inner `None` if it is not one of them. The key can contain escapes. The outer
-/// `None` means that the key cannot be read.
+/// Returns the index of `key` in `names`, or `Some(None)` if `key` is not one of them. The key can contain escapes. `None` if the
+/// key cannot be read.
 fn name_index(key: &[u8], names: &[&str]) -> Option<Option<usize>> {
     let of = |key: &[u8]| names.iter().position(|name| name.as_bytes() == key);
     let known = of(key);
@@ -135,14 +135,14 @@ fn name_index(key: &[u8], names: &[&str]) -> Option<Option<usize>> {
     Some(of(key.as_bytes()))
 }
 
-/// Whether a text can be the name of a service tier, a speed or a geography: 1 to [`NAME_BYTES_MAX`] printable characters without
-/// spaces. Other texts are ignored, because the name is stored in rows.
+/// Whether `text` can be the name of a service tier, a speed or a geography: 1 to [`NAME_BYTES_MAX`] printable ASCII characters
+/// without spaces. Other texts are ignored, because the name is stored in rows.
 pub(in crate::domain) fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Reads a JSON number as a count. Fractions are truncated. `None` if it is not a number, is negative, or is above [`COUNT_MAX`],
-/// as a negative number is that was written as unsigned.
+/// Reads a JSON number as a count. Fractions are truncated. `None` if it is not a number, is negative, or is above [`COUNT_MAX`].
+/// A negative number that a provider has written as an unsigned one is above it.
 pub(in crate::domain) fn read_count(json: &[u8]) -> Option<u64> {
     if let 1..=EXACT_DIGITS_MAX = json.len() {
         let digit = |digit: &u8| digit.is_ascii_digit().then_some(u64::from(digit & 0x0f));

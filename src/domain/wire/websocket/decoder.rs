@@ -22,7 +22,7 @@ pub struct FrameDecoder {
     control: Option<ControlFrame>,
     /// The message whose end has not been read; `None` between messages.
     message: Option<PartialMessage>,
-    /// Why no more frames are decoded: the peer has sent a close frame, or a fault. `None` before that.
+    /// Set when no more frames are decoded: `Ok` after a close frame of the peer, `Err` after a fault. `None` before that.
     end: Option<Result<(), FrameFault>>,
 }
 
@@ -59,7 +59,7 @@ struct DataFrame {
 }
 
 impl FrameDecoder {
-    /// Returns a decoder for a new connection, of which weir is the `role` side.
+    /// Returns a decoder for a new connection. `role` is weir's side of the connection.
     pub fn new(role: FrameRole, limits: FrameLimits) -> Self {
         Self {
             role,
@@ -70,9 +70,10 @@ impl FrameDecoder {
         }
     }
 
-    /// Takes the next event from the front of `bytes`, which are the bytes that have arrived and have not been taken yet. Returns
-    /// `None` if the next event needs more bytes. A message can end without further bytes, so the caller calls this method until
-    /// it returns `None`. An incomplete header or control frame remains in `bytes`, which is less than 125 bytes.
+    /// Takes the next event from the front of `bytes`, which contains the bytes that have arrived and have not been taken yet.
+    /// Returns `None` if the next event needs more bytes. A message can end without further bytes, so the caller calls this
+    /// method until it returns `None`. An incomplete header or control frame, which is shorter than 125 bytes, remains in
+    /// `bytes`.
     ///
     /// A piece of a payload is not copied: it is unmasked in `bytes` and split off. After a close frame or a fault, all further
     /// bytes are discarded.
@@ -138,7 +139,7 @@ impl FrameDecoder {
             Opcode::Control(opcode) => {
                 self.control = Some(ControlFrame {
                     opcode,
-                    // The header says at most 125 bytes.
+                    // `FrameHeader::read` refuses a control frame of more than 125 bytes.
                     length: usize::try_from(header.length).unwrap_or_default(),
                     mask: header.mask,
                 });
@@ -211,7 +212,7 @@ impl PartialMessage {
 }
 
 impl DataFrame {
-    /// Splits the bytes of the payload that have arrived off `bytes` and unmasks them. Returns `None` if there are none.
+    /// Splits the part of the payload that has arrived off `bytes`, and unmasks it. Returns `None` if no part has arrived.
     fn take_piece(&mut self, bytes: &mut BytesMut) -> Option<BytesMut> {
         let remaining = usize::try_from(self.remaining).unwrap_or(usize::MAX);
         let length = remaining.min(bytes.len());
@@ -262,8 +263,8 @@ fn read_close(payload: &[u8]) -> Result<Option<(u16, String)>, FrameFault> {
     Ok(Some((code, reason.to_owned())))
 }
 
-/// Whether a close frame can contain this code (RFC 6455 section 7.4, and the codes that IANA has registered since). 1005, 1006
-/// and 1015 stand for connections that end without a close frame.
+/// Whether a close frame can contain this code (RFC 6455 section 7.4, and the codes that IANA has registered since). The codes
+/// 1005, 1006 and 1015 denote connections that end without a close frame.
 const fn can_be_sent(code: u16) -> bool {
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }

@@ -15,14 +15,14 @@ const RESERVED: u8 = 0x70;
 const OPCODE: u8 = 0x0F;
 /// The bit of the second byte that marks a masked frame.
 const MASKED: u8 = 0x80;
-/// The bits of the second byte that contain the payload's length, or one of the next two values.
+/// The bits of the second byte that contain the payload's length, or [`LENGTH_16`] or [`LENGTH_64`].
 const LENGTH: u8 = 0x7F;
-/// A length of two bytes follows.
+/// The value of these bits if a length of two bytes follows.
 const LENGTH_16: u8 = 126;
-/// A length of eight bytes follows.
+/// The value of these bits if a length of eight bytes follows.
 const LENGTH_64: u8 = 127;
 
-/// The content of a frame.
+/// The type of a frame, as its opcode states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opcode {
     /// The next frame of a message.
@@ -72,9 +72,9 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads the header at the beginning of `bytes`, which arrive at a connection's `role` side. Returns the header and its own
-    /// length in bytes; `None` if the header is not complete. A header that is invalid is an error as soon as the byte has arrived
-    /// that makes it so.
+    /// Reads the header at the beginning of `bytes`, which have arrived at the side `role` of a connection. Returns the header
+    /// and the header's length in bytes; `None` if the header is not complete. An invalid header is an error as soon as its first
+    /// invalid byte has arrived.
     pub(super) fn read(bytes: &[u8], role: FrameRole) -> Result<Option<(Self, usize)>, FrameFault> {
         let [first, rest @ ..] = bytes else { return Ok(None) };
         let (is_final, opcode) = read_first(*first)?;

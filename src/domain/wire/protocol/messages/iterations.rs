@@ -1,7 +1,7 @@
 //! Reads `usage.iterations` of the Messages protocol: the usage of each run of a model for one answer.
 //!
-//! The usage object itself counts only runs of the answering model: with some servers all of them, with others only the input of
-//! the first. Compactions, advice, and attempts of a model that declined are only in the list.
+//! The usage object itself counts only runs of the answering model: with some servers all of its runs, with others only the input
+//! of the first run. Compactions, advice, and attempts of a model that declined are only in the list.
 
 use std::borrow::Cow;
 
@@ -36,9 +36,9 @@ pub(super) fn has_fallback(iterations: ReportField<'_>) -> bool {
     kinds.any(|[kind]| kind.text().as_deref() == Some("fallback_message"))
 }
 
-/// Returns the runs in the list of a usage object; nothing if the list has only one run of the requested model. `top` has the
-/// other counts of the usage object, merged with earlier events. Every token of `top` or of the list is in exactly one of the
-/// returned runs.
+/// Returns the runs in the list of a usage object; none if the list has only one run of the requested model. `top` has the other
+/// counts of the usage object, merged with earlier events. Every token of `top` or of the list is in exactly one of the returned
+/// runs.
 pub(super) fn read_runs(iterations: ReportField<'_>, main: &InputCounts, top: Usage, fell_back: bool) -> Vec<Run> {
     let iterations = iterations.objects(&FIELDS);
     let mut runs: Vec<Run> = iterations.map(|iteration| read_run(iteration, main)).collect();
@@ -93,7 +93,7 @@ fn read_run([kind, model, output, details, input @ ..]: Iteration<'_>, main: &In
     }
 }
 
-/// Returns the usage that the usage object counts but its list does not.
+/// Returns the usage that is counted in the usage object but not in its list.
 fn missing_usage(top: &Usage, runs: &Usage) -> Usage {
     Usage {
         output_text: top.output_total().saturating_sub(runs.output_total()),

@@ -1,5 +1,5 @@
-//! Determines how an answer's body is divided into messages. The answer's head announces it, but the first bytes decide, because
-//! some providers send a wrong content type, or none.
+//! Determines how an answer's body is divided into messages. The head of the answer announces the framing, but the first bytes
+//! decide, because some providers send a wrong content type, or none.
 
 use crate::domain::wire::{
     UpstreamProtocol,
@@ -128,7 +128,7 @@ pub(super) enum FramingState {
     Sse(EventStreamState),
     Json(BodyProgress),
     JsonArray(ArrayFramer),
-    /// The body is not parsed; contains the number of its bytes so far.
+    /// The body is not parsed. Contains the number of bytes that have arrived.
     Opaque(u64),
 }
 

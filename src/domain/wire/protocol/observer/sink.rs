@@ -14,7 +14,7 @@ pub(super) const DONE_MARKER: &[u8] = b"[DONE]";
 /// A comparison of an event's data with the `[DONE]` marker, which is not JSON.
 #[derive(Debug, Default)]
 pub(super) struct DoneMarkerMatch {
-    /// The number of bytes so far that are equal to those of the marker.
+    /// The number of bytes that have matched the marker so far.
     same: u8,
     /// Whether bytes have arrived that differ from the marker.
     differs: bool,
@@ -42,7 +42,7 @@ pub(super) struct AnswerEventSink<'a> {
     /// The number of pieces in which the data arrived. `piece_bytes` is the length of the last piece in bytes.
     pieces: usize,
     piece_bytes: usize,
-    /// The position of the text, if the event has ended and only added text. Its offset is in the last piece of data.
+    /// The position of the text, if the event has ended and only added text. The offset is counted in the last piece of data.
     text_only: Option<TextOnlyEvent>,
     has_more_than_text: bool,
     is_revocable: bool,
@@ -76,7 +76,7 @@ impl<'a> AnswerEventSink<'a> {
         self.is_revocable
     }
 
-    /// Whether the event has ended and did possibly more than add text.
+    /// Whether the event has ended and may have done more than add text.
     pub(super) fn has_more_than_text(&self) -> bool {
         self.has_more_than_text
     }
@@ -148,7 +148,7 @@ pub struct AnswerReport {
     pub usage_source: Option<UsageSource>,
     /// The properties of the answer that change its price, as the provider wrote them.
     pub modifiers: PriceModifiers,
-    /// The reason why the answer ended, in the protocol's own word (`end_turn`, `completed`, `STOP`, ...).
+    /// The reason why the answer ended, as the protocol names it (`end_turn`, `completed`, `STOP`, ...).
     pub finish_reason: Option<SmolStr>,
     /// The error that the provider has put into the answer; `None` if there is none.
     pub in_band_error: Option<InBandError>,
@@ -183,8 +183,8 @@ pub(super) struct AnswerFlags {
     pub(super) begun: bool,
     pub(super) content: bool,
     pub(super) terminal: bool,
-    /// The number of identifiers of state: the answer's own, and those of the state that it has created. `MADE_MAX` limits each
-    /// list of the latter.
+    /// The number of identifiers of state: the answer's own, and those of the state that it has created. Each list of created
+    /// state has at most `MADE_MAX` identifiers.
     pub(super) names: u16,
 }
 

@@ -1,10 +1,9 @@
-//! Recognises events that only add text by a template, which is the last such event. Most events of an answer differ only in
-//! their text.
+//! Recognises events that only add text, by comparison with a template: the last event of this kind. Most events of an answer
+//! differ only in their text.
 //!
-//! An event is recognised by comparison with the template, without a parser. In addition to its text, it can differ from the
-//! template in the members that its protocol changes in every event ([`VaryingMember`]): its sequence number, padding, and the
-//! usage so far. An event that differs in anything else, is split between two pieces, or has an escape in its text is parsed like
-//! any other.
+//! The comparison needs no parser. In addition to its text, an event can differ from the template in the members that its
+//! protocol changes in every event ([`VaryingMember`]): its sequence number, padding, and the usage so far. An event that differs
+//! in anything else, is split between two pieces, or has an escape in its text is parsed like any other.
 
 use std::ops::Range;
 
@@ -56,9 +55,9 @@ pub(super) struct RecognisedEvent<'a> {
 }
 
 impl TextEventTemplate {
-    /// Makes a complete event that only adds text the template. If the key of padding or of a count occurs more than once, or its
-    /// value is written in an unexpected way, the value must be the same in every recognised event. If that is so for the
-    /// sequence number or the usage, the event does not become the template, because a recognised event must report them.
+    /// Makes `event` the template. It must be complete, and must only add text. If the key of padding or of a count occurs more
+    /// than once, or its value is written in an unexpected way, recognised events must have the same value. If this is the case
+    /// for the sequence number or the usage, the event does not become the template, because a recognised event must report them.
     pub(super) fn learn(&mut self, event: &[u8], text: TextOnlyEvent) {
         self.bytes.clear();
         self.holes = [None; HOLES_MAX];
@@ -163,7 +162,7 @@ fn has_varying(varying: &[VaryingMember], value: VaryingKind) -> bool {
     varying.iter().any(|member| member.value == value)
 }
 
-/// Returns the number that `digits` denote, which are at most 15.
+/// Returns the number that `digits`, at most 15 of them, denote.
 fn decimal(digits: &[u8]) -> u64 {
     digits
         .iter()

@@ -1,4 +1,4 @@
-//! Finds and masks the parts of an error that resemble a credential, also in an answer that passes in pieces.
+//! Finds and masks the parts of an error that resemble a credential, even if the error is in an answer that arrives in pieces.
 
 #[cfg(test)]
 mod tests;
@@ -14,11 +14,11 @@ use crate::domain::wire::protocol::{
 
 /// The minimum number of consecutive bytes of the credential that are masked anywhere. Shorter runs occur by chance.
 pub(super) const RUN_BYTES_MIN: usize = 8;
-/// The minimum length of the credential's head and of its tail, in bytes, that are recognised as an echo if a filler is between
-/// them.
+/// The minimum number of bytes from the credential's beginning, and from its end, that are recognised as an echo if a filler is
+/// between the two parts.
 const ECHO_BOTH_BYTES_MIN: usize = 2;
-/// The minimum length of the credential's head or tail, in bytes, that is recognised as an echo if only one of them is next to a
-/// filler.
+/// The minimum number of bytes from the credential's beginning or end that are recognised as an echo if only this part is next to
+/// a filler.
 const ECHO_ONE_BYTES_MIN: usize = 4;
 /// The ways to write the omitted part of a shortened credential, the longest first.
 const FILLERS: [&[u8]; 6] = [
@@ -33,12 +33,13 @@ const FILLERS: [&[u8]; 6] = [
 /// `...`.
 const FILLERS_BEGUN: [&[u8]; 8] = [b"\\u202", b"\\u20", b"\\u2", b"\\u", b"\\", b"\xE2\x80", b"\xE2", b"."];
 
-/// The maximum length in bytes of the fillers at a text's end after which the credential's tail can still follow.
+/// The maximum length, in bytes, of consecutive fillers at a text's end after which the end of the credential can still follow.
 const FILLERS_BYTES_MAX: usize = 256;
 
 /// The length of a gram in bytes. A gram is the part of a run that is looked up in the filter.
 const GRAM_BYTES: usize = 4;
-/// The distance between the grams that are looked up, in bytes. Every run contains a gram that begins at a multiple of it.
+/// The distance between the grams that are looked up, in bytes. Every run contains a gram that begins at a multiple of this
+/// distance.
 const STRIDE: usize = RUN_BYTES_MIN - GRAM_BYTES + 1;
 /// The binary logarithm of the number of bits in the filter.
 const FILTER_BITS_LOG: u32 = 15;
@@ -47,7 +48,8 @@ const FILTER_WORDS: usize = 1 << (FILTER_BITS_LOG - u64::BITS.trailing_zeros());
 /// A search for one credential: for the credential itself, any 8 consecutive bytes of it, and shortened echoes such as
 /// `sk-ab***wxyz`, whose beginning and end are those of the credential.
 ///
-/// It is created where it is needed, on the stack. It takes 4 KiB, and a few instructions for each byte of the credential.
+/// It is created on the stack, where it is needed. It occupies 4 KiB, and its creation takes a few instructions for each byte of
+/// the credential.
 pub(super) struct CredentialSearch<'c> {
     credential: &'c [u8],
     /// The filter: a bit for each gram of the credential, at the position of the gram's hash.
@@ -205,10 +207,10 @@ fn last_filler(text: &[u8]) -> Option<usize> {
 /// only the credential itself is masked, which belongs in no answer, and everything else passes.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
 
-/// The mask of one answer, which passes in pieces.
+/// The state of masking one answer, whose pieces pass through weir one by one.
 #[derive(Debug, Default)]
 pub(crate) struct PassingMask {
-    /// The last bytes of the message that is not complete, from the first byte on that may have to be masked.
+    /// The end of the message that is not complete, beginning with the first byte that may have to be masked.
     waiting: Vec<u8>,
     /// Whether a part of the waiting bytes resembles the credential. In that case, all of them wait until it is known whether
     /// they belong to an error.
@@ -219,7 +221,7 @@ pub(crate) struct PassingMask {
 /// The part of a piece that can pass now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MaskedPiece {
-    /// The first bytes of the piece, unchanged: as many as this number.
+    /// This number of bytes from the beginning of the piece, unchanged.
     First(usize),
     /// These bytes instead of the piece.
     Instead(Vec<u8>),
