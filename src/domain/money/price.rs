@@ -26,8 +26,8 @@ pub(crate) use crate::domain::money::price::list::SHIPPED_FILE;
 pub(crate) use crate::domain::money::price::tariff::Price;
 pub(crate) use crate::domain::money::price::tariff::Tier;
 
-/// A part of a request's charge: the runs of one model with the same purpose and price tier. A row contains parts only if its
-/// runs differ in model or tier.
+/// A part of a request's charge: the runs of one model with the same purpose and price tier. A row has no parts if only the
+/// requested model ran, in one price tier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostShare {
     /// The purpose of the runs.
