@@ -8,10 +8,10 @@
 //!
 //! **A call about a lease** first refills the buckets, given the lent part before the call. `used` is the highest number reported
 //! so far, and `given` is at least `used`. The lent part that the holder does not want is put back into the buckets. With
-//! [`LeaseChange::Grow`], the lease is given the missing part. This part is limited for the key's bucket and for the account's:
-//! to 1/[`PART_OF_LEFT`] of the remaining level, and to 1/[`ALL_PART_OF_LEFT`] of the remaining level minus everything lent. The
-//! lease is given nothing if the result is less than 1/[`PART_OF_WANTED`] of the missing part, or if less than half of a limit
-//! remains. A lease begins only if it is given some of every missing part.
+//! [`LeaseChange::Grow`], the lease is given the missing part. This part is limited twice for the key and twice for the account:
+//! to 1/[`PART_OF_LEFT`] of the remaining requests, tokens or slots, and to 1/[`ALL_PART_OF_LEFT`] of them minus everything lent.
+//! The lease is given nothing if the result is less than 1/[`PART_OF_WANTED`] of the missing part, or if less than half of a
+//! limit remains. A lease begins only if it is given some of every missing part.
 //!
 //! **The end** of a lease puts its lent part back. If the node lease of its holder lapses, the lent part is not put back, but the
 //! buckets refill.
