@@ -1,5 +1,5 @@
-//! weir's logic without any input or output: its functions compute decisions and bytes from their arguments. Time and randomness
-//! are arguments, too. Also the hash map and the versions of records that several parts use.
+//! weir's logic without input or output. All functions compute their results from their arguments, including the time and random
+//! numbers. The module also has the hash map and the record version that several submodules use.
 
 pub(crate) mod catalogue;
 pub(crate) mod faults;
@@ -19,30 +19,30 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use thiserror::Error;
 
 /// A hash map for keys that weir or an operator chooses, such as names of accounts and models, or ids of API keys and requests.
-/// Its hash function takes a fifth of the instructions of the standard one. Each map has a random seed, so clients cannot force
-/// collisions even where they influence the keys (<https://github.com/tkaitchuck/aHash>, "Goals and Non-Goals").
+/// Hashing takes a fifth of the instructions of the standard hash function. Each map has a random seed, so a client that
+/// influences the keys still cannot force collisions (<https://github.com/tkaitchuck/aHash>, "Goals and Non-Goals").
 pub(crate) type QuickMap<K, V> = HashMap<K, V, ahash::RandomState>;
 
-/// The number of hexadecimal digits of the checksum in a version's text.
+/// The number of hexadecimal digits of the checksum in a displayed [`Version`].
 const CHECK_DIGITS: usize = 8;
 
-/// The version of a stored record that operators change, such as an account. A change names the version that it is based on, so
-/// a concurrent change is not overwritten. A version consists of a revision, which is the number of changes so far, and a checksum
-/// of the record's content. The revision alone does not suffice: if a failover of the store loses a change, the next change gets
-/// the same revision.
+/// The version of a stored record that operators change, such as an account. A change names the version on which it is based, so
+/// it cannot overwrite a concurrent change. A version consists of a revision, which is the number of changes so far, and a
+/// checksum of the record's content. The checksum is needed because a failover of the store can lose a change, and the next
+/// change then gets the same revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     revision: u64,
     check: u32,
 }
 
-/// The error for a text that is not a [`Version`].
+/// The error that a string is not a [`Version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not a version: give a number and 8 hexadecimal digits, such as 17-5f3a9c21, as printed by `show`")]
 pub struct VersionError;
 
 impl Version {
-    /// Creates the version of a revision whose content has the checksum `check`.
+    /// Creates the version for a revision, where `check` is the checksum of the record's content.
     pub const fn new(revision: u64, check: u32) -> Self {
         Self { revision, check }
     }
@@ -55,7 +55,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Parses exactly the text that [`Version`] displays; other spellings of the same numbers are errors.
+/// Parses exactly the form that [`Version`] displays; other spellings of the same numbers are errors.
 impl FromStr for Version {
     type Err = VersionError;
 

@@ -1,6 +1,6 @@
-//! The catalogue of all models that weir serves, with their providers and prices. It is compiled from provider files and
-//! weir.toml when the configuration is loaded, and never changes afterwards. A model without a price at a provider that is on is
-//! never served.
+//! The catalogue of all models that weir serves, with their providers and prices. It is built from provider files and weir.toml
+//! when the configuration is loaded, and never changes afterwards. A model that is not free is served only by providers for which
+//! it has a price.
 
 mod build;
 pub(crate) mod models;
@@ -31,21 +31,21 @@ pub(crate) use crate::domain::{
     settings::SettingLines,
 };
 
-/// All models and providers of one configuration, shared in an `Arc`.
+/// All models and providers of one configuration. The catalogue is shared in an `Arc`.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     models: BTreeMap<String, Arc<Model>>,
-    /// The public name of the model for each alias.
+    /// The public name of a model, by each of the model's aliases.
     aliases: BTreeMap<String, String>,
     providers: Vec<Arc<Provider>>,
 }
 
-/// A provider that serves an operation of a model.
+/// An endpoint of a model: a provider with the operation by which it serves the model, and the model's price there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ModelEndpoint<'m> {
     /// The provider.
     pub provider: &'m Arc<Provider>,
-    /// The operation of the provider's endpoint.
+    /// The operation that is sent to the provider.
     pub operation: UpstreamOperation,
     /// The URL template of the endpoint.
     pub template: &'m EndpointTemplate,
@@ -62,34 +62,35 @@ pub(crate) struct Model {
     pub display_name: String,
     /// Other names under which clients can request the model.
     pub aliases: Vec<String>,
-    /// The model's name at its providers, unless `upstream_names` has another one for the provider.
+    /// The model's name at its providers, except at those in `upstream_names`.
     pub upstream_name: String,
-    /// The model's name at those providers where it differs from `upstream_name`, by the provider's name.
+    /// The model's name at each provider where it differs from `upstream_name`, by the provider's name.
     pub upstream_names: BTreeMap<String, String>,
-    /// The providers that serve the model, the preferred one first; never empty.
+    /// The providers that serve the model, in order of preference; never empty.
     pub providers: Vec<Arc<Provider>>,
     /// The protocols in which clients can request the model.
     pub protocols: Vec<Protocol>,
-    /// How requests in protocols that a provider does not speak are translated; `None`: not at all.
+    /// The way in which requests are translated if a provider does not support their protocol; `None` if they are not translated.
     pub translate: Option<TranslationMode>,
     /// The maximum number of input tokens; `None` if it is unknown.
     pub context_tokens: Option<u64>,
     /// The maximum number of output tokens; `None` if it is unknown.
     pub output_tokens: Option<u64>,
-    /// The name of the model's price in the price list: the model's public name, unless its definition sets `price`.
+    /// The name of the model's price in the price list. It is the model's public name, unless the model's definition sets
+    /// `price`.
     pub price: String,
     /// Whether requests for the model cost nothing.
     pub free: bool,
     /// Whether the model can reason without including the reasoning in its answers.
     pub hidden_reasoning: bool,
-    /// The model's price at each of its providers that is on, by the provider's name.
+    /// The model's price at each provider that is on, by the provider's name.
     pub prices: BTreeMap<String, Arc<Price>>,
-    /// When the model was released, in seconds since the Unix epoch; 0 if unknown.
+    /// The time at which the model was released, in seconds since the Unix epoch; 0 if unknown.
     pub created_unix: i64,
 }
 
 impl Model {
-    /// Returns the model's providers that are on and serve `operation`, in the model's order, each with its endpoint and price.
+    /// Returns the endpoints of the model's providers that are on and serve `operation`, in the model's order of providers.
     /// Returns nothing if clients cannot request the model in the operation's protocol.
     pub(crate) fn endpoints_for(&self, operation: Operation) -> impl Iterator<Item = ModelEndpoint<'_>> {
         let allowed = self.protocols.contains(&operation.protocol());
@@ -118,8 +119,9 @@ impl Model {
         self.upstream_names.get(provider).unwrap_or(&self.upstream_name)
     }
 
-    /// Returns the operation with which a provider serves an operation: the same, or else the one to which requests are
-    /// translated. Token counts are never translated.
+    /// Returns the operation that is sent to the provider for a client's operation: the same operation or, if the provider does
+    /// not support it, the operation to which requests are translated. `None` if the provider cannot serve the client's
+    /// operation. Token counts are never translated.
     fn upstream_operation(&self, provider: &Provider, operation: Operation) -> Option<UpstreamOperation> {
         if provider.endpoints.get(operation).is_some() {
             return Some(operation.into());
@@ -129,7 +131,7 @@ impl Model {
         is_translated.then(|| provider.translation_operation()).flatten()
     }
 
-    /// Whether a provider serves the model in this protocol, by itself or by translation.
+    /// Whether a provider serves the model in this protocol, with or without translation.
     fn is_served_by(&self, provider: &Provider, protocol: Protocol) -> bool {
         let is_translated = || self.translate.is_some() && provider.translation_operation().is_some();
         provider.protocols().contains(&protocol) || is_translated()
@@ -141,8 +143,8 @@ impl Model {
         self.protocols.contains(&protocol) && self.providers.iter().any(on)
     }
 
-    /// Returns the protocols in which clients can currently request the model. Providers for which `is_off` is true, because an
-    /// operator has switched them off, are ignored.
+    /// Returns the protocols in which clients can currently request the model. `is_off` is called with a provider's name.
+    /// Providers for which it returns true are ignored, because an operator has switched them off.
     pub(crate) fn protocols_served(&self, is_off: impl Fn(&str) -> bool) -> Vec<Protocol> {
         let serves = |protocol: &Protocol| {
             let mut providers = self.providers.iter();
@@ -158,7 +160,7 @@ impl Model {
         self.providers.iter().any(|provider| provider.is_on())
     }
 
-    /// Returns the name of the model's preferred provider, for lists of models.
+    /// Returns the name of the model's preferred provider, which lists of models contain.
     pub(crate) fn preferred_provider(&self) -> &str {
         self.providers.first().map_or("", |provider| provider.name.as_str())
     }
@@ -203,7 +205,7 @@ fn is_base_url(text: &str) -> bool {
     web && bare && !text.contains('#') && url.authority().is_some_and(|place| !place.as_str().contains('@'))
 }
 
-/// A problem that weir reports to the operator, although it can serve requests despite the problem.
+/// A problem that is reported to the operator and does not prevent weir from serving requests.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CatalogueWarning {
     /// The provider is off because its only secret is absent or empty.
@@ -214,7 +216,7 @@ pub(crate) enum CatalogueWarning {
         /// The reference to the secret, and whether the source is absent or empty.
         secret: MissingSecret,
     },
-    /// One of a provider's several credentials is not used because its secret is absent or empty.
+    /// One of several credentials of a provider is not used, because its secret is absent or empty.
     #[error(
         "provider `{provider}`: the credential `{name}` is not used, because its secret {secret}: provide the secret"
     )]
@@ -226,7 +228,7 @@ pub(crate) enum CatalogueWarning {
         /// The reference to the secret, and whether the source is absent or empty.
         secret: MissingSecret,
     },
-    /// No model uses a price of the operator's own price list.
+    /// No model uses a price in the operator's price list.
     #[error(
         "{file}:{line}: the price `{name}`{} is not used by any model: check its name",
         provider.as_ref().map(|provider| format!(" for provider `{provider}`")).unwrap_or_default()
@@ -236,9 +238,9 @@ pub(crate) enum CatalogueWarning {
         file: String,
         /// The line of the price's `[[price]]` entry, counted from 1.
         line: usize,
-        /// The price's name, which no model has as its price.
+        /// The name of the unused price.
         name: String,
-        /// The only provider that the price applies to; `None` if it applies to all providers.
+        /// The provider to which the price applies; `None` if it applies to all providers.
         provider: Option<String>,
     },
     /// The provider is off because weir.toml disables it.
@@ -250,7 +252,7 @@ pub(crate) enum CatalogueWarning {
 }
 
 impl CatalogueWarning {
-    /// Whether the warning only reports that a provider is off, which is not a fault.
+    /// Whether the warning only reports that a provider is off, which is not an error.
     pub(crate) fn is_provider_off(&self) -> bool {
         match self {
             Self::SecretLacking { .. } | Self::Disabled { .. } => true,
@@ -260,8 +262,8 @@ impl CatalogueWarning {
 }
 
 impl Catalogue {
-    /// Returns the names of the models whose price differs from their price in `before` although both prices have the same
-    /// version. Charges at the old price then cannot be recomputed from the price list.
+    /// Returns the names of the models whose price has changed since `before` without a new version of the price list. Charges at
+    /// the old price cannot be recomputed from such a price list.
     pub(crate) fn repriced_under_one_version<'a>(&'a self, before: &Self) -> Vec<&'a str> {
         let repriced = |model: &&Arc<Model>| {
             let Some(old) = before.find(&model.name) else {
@@ -291,9 +293,9 @@ impl Catalogue {
             .or_else(|| self.models.get(self.aliases.get(name)?))
     }
 
-    /// Returns the model that serves the requested name `asked`. It is the model with that public name or alias; or else the
-    /// model of that name without its context-window mark or snapshot date; or else the fallback that a provider file defines for
-    /// names of that family.
+    /// Returns the model for the requested name `asked`; `None` if no model serves it. It is the model with this public name or
+    /// alias. Otherwise, it is the model with this name after its context-window mark or snapshot date is removed. Otherwise, it
+    /// is the fallback that a provider file defines for names of this family.
     pub(crate) fn resolve(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
         let listed = operation::name_candidates(asked).find_map(|name| self.find_name_or_alias(name));
         listed.or_else(|| self.find_fallback(protocol, asked))
@@ -306,12 +308,13 @@ impl Catalogue {
         self.models.get(&found.model)
     }
 
-    /// Returns the models that have a provider that is on, sorted by name.
+    /// Returns the models for which at least one provider is on, sorted by name.
     pub(crate) fn served_models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.values().filter(|model| model.is_on())
     }
 
-    /// Returns the model for which `usage` costs most at the provider, and its price there. `None` if no model has a price there.
+    /// Returns the model for which `usage` is most expensive at the provider, with its price there. `None` if no model has a
+    /// price there.
     pub(crate) fn most_expensive_at(
         &self,
         provider: &str,
@@ -323,7 +326,7 @@ impl Catalogue {
         priced.max_by_key(|(_, price)| price.sum(usage, modifiers))
     }
 
-    /// Whether a provider that is on returns errors for this protocol in another form than the protocol's.
+    /// Whether a provider that is on returns errors in a form other than that of this protocol.
     pub(crate) fn has_own_error_forms(&self, protocol: Protocol) -> bool {
         let mut on = self.providers.iter().filter(|provider| provider.is_on());
         on.any(|provider| provider.error_form(protocol) != protocol.into())
@@ -338,8 +341,8 @@ impl Catalogue {
 /// Returns the model's price at each of `providers` that is on, by the provider's name.
 ///
 /// # Errors
-/// The model has both `price` and `free = true`, or a provider that is on has no price for it. The message says what to write,
-/// and suggests the nearest name in the price list.
+/// The model has both `price` and `free = true`, or no price for a provider that is on. The message contains the setting to
+/// write, and the most similar name in the price list.
 fn prices(
     raw: &RawModel,
     providers: &[Arc<Provider>],
@@ -379,14 +382,15 @@ fn prices(
     ))
 }
 
-/// Returns the name of a model's price in the price list: its `price`, or else its own name.
+/// Returns the name of a model's price in the price list: the model's setting `price`, or else the model's name.
 fn price_name(raw: &RawModel) -> &str {
     raw.price.as_ref().unwrap_or(&raw.name)
 }
 
 impl Catalogue {
-    /// Returns the models that `provider` can run for `name`, which is a model name in a body that weir forwards unchanged. They
-    /// are the models whose name at the provider is `name`, or `name` without its context-window mark or snapshot date.
+    /// Returns the models that `provider` may run for `name`, which is a model name in a request body that weir forwards
+    /// unchanged. These are the models whose name at the provider is `name`, with or without its context-window mark or snapshot
+    /// date.
     pub(crate) fn models_run_as<'a>(
         &'a self,
         provider: &'a str,
@@ -400,8 +404,9 @@ impl Catalogue {
         self.models.values().filter(is_meant)
     }
 
-    /// Returns the model that a provider means by `name` in its answers, and the model's price there. `name` is the model's name
-    /// at the provider, its public name or an alias, or one of these followed by a date.
+    /// Returns the model to which a provider refers as `name` in its answers, with the model's price there. `name` may be the
+    /// model's name at the provider, its public name or an alias, each with or without a date at the end. `None` if no model with
+    /// a price there has this name.
     pub(crate) fn find_served(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
         let undated = operation::without_date(name);
         let is_called = |model: &Model, name: &str| {
@@ -424,7 +429,8 @@ impl Catalogue {
     }
 }
 
-/// Returns a warning for each price of the operator's own list that no model uses, on or off. Its name is probably mistyped.
+/// Returns a warning for each price in the operator's price list that no model uses, not even a model that is off. The name of
+/// such a price is probably misspelled.
 fn unused_prices(list: &PriceList, models: &BTreeMap<String, Arc<Model>>) -> Vec<CatalogueWarning> {
     let named = |model: &&Arc<Model>, name: &str| !model.free && model.price == name;
     let mut warnings = Vec::new();

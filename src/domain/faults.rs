@@ -1,5 +1,5 @@
-//! Failures and their consequences: how requests end, refusals, retries, circuit breakers, minimum speeds, and the stability of
-//! models.
+//! Failures and how weir reacts to them: the ends of requests, refusals, retries, circuit breakers, minimum transfer speeds, and
+//! the stability of models.
 
 pub(crate) mod circuit;
 pub(crate) mod refusal;
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::domain::{faults::refusal::Refusal, wire::protocol::Break};
 
-/// How a request ended. It is decided once. The charge, the row, the access log and the metrics follow from it.
+/// The way in which a request ended. It is decided once per request, and determines the charge, the row, the access log and the
+/// metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The answer was complete according to its protocol.
@@ -20,7 +21,7 @@ pub(crate) enum End {
     InBandError,
     /// The answer had begun, but could not be completed.
     Broken(Break),
-    /// The client got a refusal from weir, whether the client, weir or the provider was at fault.
+    /// The client got a refusal from weir. The cause may be the client, weir or the provider.
     Refused(Refusal),
     /// The client disconnected before the answer was complete.
     ClientLeft,
@@ -32,14 +33,14 @@ impl From<Refusal> for End {
     }
 }
 
-/// The label `outcome` of refusals that were decided before anything was sent to a provider.
+/// The value of the label `outcome` for refusals before anything was sent to a provider.
 const REFUSED: &str = "refused";
 
-/// The recorded status if the client disconnected before it got a status. nginx uses the same status in its log.
+/// The status that is recorded if the client disconnected before it got a status. nginx logs the same status in this case.
 const CLIENT_LEFT: u16 = 499;
 
 impl End {
-    /// Returns the label `outcome` for metrics, access log and consumption log: one of a fixed set, in snake_case.
+    /// Returns the value of the label `outcome` for metrics, access log and consumption log: one of a fixed set, in snake_case.
     pub(crate) const fn label(&self) -> &'static str {
         match self {
             Self::Complete => "ok",
@@ -66,8 +67,9 @@ impl End {
         }
     }
 
-    /// Returns the status to record (docs/interface.md, The public record). It is the status that the client got, `answered`, or
-    /// one that expresses a failure after a 2xx status. `answered` is 0 if the client got no status.
+    /// Returns the status to record (docs/interface.md, The public record). `answered` is the status that the client got, or 0 if
+    /// it got none. The recorded status is `answered`, or an error status if the answer failed after a 2xx status or the client
+    /// disconnected before it got a status.
     pub(crate) fn recorded_status(&self, answered: u16) -> u16 {
         match self {
             Self::InBandError | Self::Broken(Break::ProviderCut | Break::ProviderEnded) => answered.max(502),
@@ -80,36 +82,36 @@ impl End {
         }
     }
 
-    /// Whether a forwarded request is billed (docs/interface.md, The public record). A request is not billed if weir refused it,
-    /// or if the provider rejected it as the client's mistake.
+    /// Whether a forwarded request is billed (docs/interface.md, The public record). A request is not billed if weir refused it
+    /// before it sent anything to a provider, or if the provider rejected it because of a mistake of the client.
     pub(crate) fn is_billed(&self, status: u16) -> bool {
         match self {
             Self::Refused(_) => self.label() != REFUSED,
             Self::ProviderError => matches!(status, 408 | 429 | 500..),
-            // After the client disconnected, the answer was still read, and it may report a mistake of the client.
+            // The answer was still read after the client disconnected, and its status may report a mistake of the client.
             Self::ClientLeft => !matches!(status, 400..=407 | 409..=428 | 430..=498),
             Self::Complete | Self::InBandError | Self::Broken(_) => true,
         }
     }
 
-    /// Whether a billed request with this label `outcome` is included in the published stability (docs/interface.md, The public
-    /// record). It is not if the client disconnected before the answer was complete.
+    /// Whether a billed request with this value of the label `outcome` is included in the published stability (docs/interface.md,
+    /// The public record). It is excluded if the client disconnected before the answer was complete.
     pub(crate) fn is_published(label: &str) -> bool {
         label != Self::ClientLeft.label()
     }
 }
 
-/// The minimum speed at which a peer has to send or read.
+/// The minimum speed at which a peer must send or receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MinimumSpeed {
-    /// The maximum total time to wait for the peer until the minimum number of bytes has been transferred.
+    /// The maximum total time for which weir waits for the peer before the minimum number of bytes is transferred.
     pub wait_max: Duration,
-    /// The minimum number of bytes per second of `wait_max`. With 0, any byte is enough.
+    /// The minimum number of bytes for each second of `wait_max`. If it is 0, a single byte suffices.
     pub bytes_per_second_min: u64,
 }
 
-/// Measures how long weir has waited for a peer. Only the time in which weir waits is measured, so a peer that has nothing to
-/// send or read does not count as slow.
+/// A measurement of the time for which weir has waited for a peer. A peer is not slow while weir has nothing to send to it or
+/// does not read from it, so that time is not included.
 #[derive(Debug)]
 pub(crate) struct PeerPace {
     limit: MinimumSpeed,
@@ -119,7 +121,7 @@ pub(crate) struct PeerPace {
 }
 
 impl PeerPace {
-    /// Creates the measurement, with no time waited yet.
+    /// Creates a measurement without any waiting time.
     pub(crate) fn new(limit: MinimumSpeed) -> Self {
         Self {
             limit,
@@ -129,19 +131,19 @@ impl PeerPace {
         }
     }
 
-    /// Records that weir waits for the peer. The wait began at `now`, or at an earlier call if nothing was transferred since.
-    /// Returns the deadline of the wait.
+    /// Records that weir waits for the peer. The wait began at `now`, or at an earlier call if nothing was transferred since
+    /// then. Returns the deadline of the wait.
     pub(crate) fn begin_wait(&mut self, now: Instant) -> Instant {
         let since = *self.waiting_since.get_or_insert(now);
         since + self.limit.wait_max.saturating_sub(self.waited)
     }
 
-    /// Starts the measurement again, for the next transfer.
+    /// Resets the measurement for the next transfer.
     pub(crate) fn restart(&mut self) {
         *self = Self::new(self.limit);
     }
 
-    /// Records that `bytes` were transferred, which ends the wait. `now` is called only if weir was waiting.
+    /// Records that `bytes` bytes were transferred, which ends the wait. `now` is called only if weir was waiting.
     pub(crate) fn on_moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
         if let Some(since) = self.waiting_since.take() {
             self.waited += now().saturating_duration_since(since);
@@ -168,7 +170,7 @@ pub(crate) struct BodyTimeLimit {
     pub total: Duration,
 }
 
-/// Measures the time of one body's transfer against its limits.
+/// A measurement of the time that the transfer of a body takes, with the limits for it.
 #[derive(Debug)]
 pub(crate) struct BodyTime {
     pace: PeerPace,
@@ -176,7 +178,7 @@ pub(crate) struct BodyTime {
 }
 
 impl BodyTime {
-    /// Creates the measurement for a body that begins at `now`.
+    /// Creates the measurement for a body whose transfer begins at `now`.
     pub(crate) fn new(limit: BodyTimeLimit, now: Instant) -> Self {
         Self {
             pace: PeerPace::new(limit.pace),
@@ -184,22 +186,23 @@ impl BodyTime {
         }
     }
 
-    /// Records that weir waits for more of the body. Returns the deadline of the wait.
+    /// Records that weir waits for further bytes of the body. Returns the deadline of the wait.
     pub(crate) fn begin_wait(&mut self, now: Instant) -> Instant {
         self.pace.begin_wait(now).min(self.end)
     }
 
-    /// Records that `bytes` of the body have arrived. `now` is called only if weir was waiting.
+    /// Records that `bytes` bytes of the body have arrived. `now` is called only if weir was waiting.
     pub(crate) fn on_moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
         self.pace.on_moved(bytes, now);
     }
 }
 
-/// The maximum pause, requested by a provider, after which weir itself retries. After a longer pause, the client has to retry.
+/// The longest pause requested by a provider after which weir retries. If the provider requests a longer one, the client has to
+/// retry.
 pub(crate) const RETRY_AFTER_OBEYED_MAX: Duration = Duration::from_secs(5);
-/// The cooldown of a credential after a rate limit, if the provider states no pause.
+/// The cooldown of a credential after a rate limit, if the provider requests no pause.
 pub(crate) const COOLDOWN_AFTER_LIMIT: Duration = Duration::from_secs(10);
-/// The cooldown of a credential after the provider refused it.
+/// The cooldown of a credential after the provider rejected it.
 pub(crate) const COOLDOWN_AFTER_REFUSAL: Duration = Duration::from_secs(60);
 /// The maximum cooldown of a credential, even if the provider requests a longer one.
 pub(crate) const COOLDOWN_MAX: Duration = Duration::from_secs(15 * 60);
@@ -207,22 +210,22 @@ pub(crate) const COOLDOWN_MAX: Duration = Duration::from_secs(15 * 60);
 /// The retry rules of a provider, from its rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The HTTP statuses after which the request is sent again.
+    /// The HTTP statuses after which the request is sent to the provider again.
     pub statuses: Vec<u16>,
-    /// The maximum number of times that one request is sent to the provider, at least 1.
+    /// The maximum number of times that a request is sent to the provider, at least 1.
     pub attempts: u8,
     /// The pause before the second attempt.
     pub backoff: Duration,
     /// The maximum pause between two attempts.
     pub backoff_max: Duration,
-    /// The load that retries may add, in percent of first attempts.
+    /// The maximum load that retries add, as a percentage of the number of first attempts.
     pub budget_percent: u16,
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            // With 520 to 524 and 527, Cloudflare reports that the server behind it does not work.
+            // Cloudflare reports with the statuses 520 to 524 and 527 that the server for which it is a proxy does not work.
             statuses: vec![500, 502, 503, 504, 520, 521, 522, 523, 524, 527, 529],
             attempts: 2,
             backoff: Duration::from_millis(250),
@@ -233,13 +236,14 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Whether a request is sent again after this status.
+    /// Whether a request is sent again after an answer with this status.
     pub fn is_retryable(&self, status: u16) -> bool {
         self.statuses.contains(&status)
     }
 
-    /// Returns the pause after `attempts` attempts. It is between half a step and a whole one, and the step doubles with each
-    /// attempt. `dice`, from 0 to 1, chooses the value, so that requests that failed together are not retried together.
+    /// Returns the pause after `attempts` attempts. Its maximum doubles with each attempt, up to `backoff_max`. `dice`, from 0 to
+    /// 1, chooses a pause between half the maximum and the maximum, so that requests that failed together are not retried
+    /// together.
     pub fn pause(&self, attempts: u32, dice: f64) -> Duration {
         let doublings = attempts.saturating_sub(1).min(16);
         let step = self.backoff.saturating_mul(1 << doublings).min(self.backoff_max);
@@ -247,21 +251,21 @@ impl RetryPolicy {
     }
 }
 
-/// The retry budget of one provider. Each first attempt deposits a share of a retry. Each retry withdraws a whole retry, and so
-/// does an attempt that fails over to this provider while the provider is known to fail. Amounts are in hundredths of a retry,
-/// without rounding.
+/// The retry budget of one provider. Each first attempt deposits a fraction of a retry. Each retry withdraws one retry, and so
+/// does an attempt that fails over to this provider while the provider is known to fail. Amounts are in hundredths of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RetryBudget {
     percent: u32,
     saved: u32,
 }
 
-/// The number of retries that are allowed before any first attempt. It is also the maximum that the budget saves.
+/// The number of retries that are allowed before the first deposit. The budget saves at most this number of retries, or this
+/// number of deposits if a deposit is more than one retry.
 pub(crate) const BUDGET_RESERVE: u32 = 3;
 const WHOLE: u32 = 100;
 
 impl RetryBudget {
-    /// Creates a budget with a full reserve, or without any if `percent` is 0.
+    /// Creates a budget with a full reserve, or with an empty one if `percent` is 0.
     pub(crate) fn new(percent: u16) -> Self {
         let percent = u32::from(percent);
         Self {
@@ -270,13 +274,13 @@ impl RetryBudget {
         }
     }
 
-    /// Deposits the share of one first attempt.
+    /// Deposits the fraction of a retry for one first attempt.
     pub(crate) fn deposit(&mut self) {
         let most = BUDGET_RESERVE * WHOLE.max(self.percent);
         self.saved = self.saved.saturating_add(self.percent).min(most);
     }
 
-    /// Withdraws one retry. Returns false if the budget is used up.
+    /// Withdraws one retry. Returns `false` if the budget is used up.
     pub(crate) fn withdraw(&mut self) -> bool {
         match self.saved.checked_sub(WHOLE) {
             Some(left) => {
@@ -288,9 +292,10 @@ impl RetryBudget {
     }
 }
 
-/// Returns the wait that the provider requests; `None` if it requests none. It is read from `retry-after-ms`, from `retry-after`
-/// in seconds or as a date (RFC 9110 section 10.2.3), or from the reset headers of Anthropic (RFC 3339) and OpenAI (`6m0s`,
-/// `20ms`) whose remaining count is 0. `header` returns the value of a header, and `now_unix_ms` is the current time.
+/// Returns the wait that the provider requests; `None` if it requests none. The wait is read from `retry-after-ms`, or from
+/// `retry-after` in seconds or as a date (RFC 9110 section 10.2.3). Otherwise, it is the longest wait in the reset headers of
+/// Anthropic (RFC 3339) and OpenAI (`6m0s`, `20ms`) whose remaining number is 0. `header` returns the value of a header, and
+/// `now_unix_ms` is the current time in milliseconds since the Unix epoch.
 pub(crate) fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix_ms: i64) -> Option<Duration> {
     let until = |unix_ms: i64| Duration::from_millis(u64::try_from(unix_ms.saturating_sub(now_unix_ms)).unwrap_or(0));
     if let Some(text) = header("retry-after-ms")
@@ -323,7 +328,7 @@ pub(crate) fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix
     longest
 }
 
-/// Returns the wait that the body of a Gemini error requests (`RetryInfo.retryDelay`, such as `"7s"` or `"0.5s"`); `None` if it
+/// Returns the wait that the body of a Gemini error requests in `RetryInfo.retryDelay`, such as `"7s"` or `"0.5s"`; `None` if it
 /// requests none.
 pub(crate) fn retry_delay(body: &[u8]) -> Option<Duration> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;

@@ -1,5 +1,5 @@
-//! API keys: where requests carry them, their records and limits, and the headers and query parameters that never reach a
-//! provider.
+//! API keys: their places in requests, their records and limits, and the headers and query parameters that are never forwarded to
+//! a provider.
 
 pub(crate) mod change;
 pub(crate) mod forwarding;
@@ -33,43 +33,43 @@ pub(crate) const CREDENTIAL_HEADERS: [&str; 6] = [
     "proxy-authorization",
 ];
 
-/// The values that a request has in the places that can carry a key. A header that was sent twice has two values.
+/// The values of a request in the places that can contain a key. A header that was sent twice has two values.
 #[derive(Debug, Default)]
 pub(crate) struct PresentedCredentials<'a> {
     /// The values of the header `x-api-key`.
     pub x_api_key: Vec<&'a str>,
-    /// The tokens after `Bearer ` in the header `authorization`; a value with another scheme or none has an empty token.
+    /// The tokens after `Bearer ` in the header `authorization`. The token is empty if the header has another scheme or none.
     pub bearer: Vec<&'a str>,
     /// Whether a value of the header `authorization` does not begin with the scheme `Bearer`.
     pub lacks_bearer_scheme: bool,
-    /// The values of the headers `x-goog-api-key` and `x-genai-api-key`, which are treated as one place.
+    /// The values of the headers `x-goog-api-key` and `x-genai-api-key` together. The two headers are treated as one place.
     pub x_goog_api_key: Vec<&'a str>,
     /// The values of the query parameter `key`.
     pub query_key: Vec<&'a str>,
 }
 
-/// Why a request has no usable key.
+/// The reason why a request has no usable key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CredentialError {
-    /// None of the places that the protocol uses for a key has a value.
+    /// None of the places in which the protocol expects a key has a value.
     Missing,
     /// One of the places has two values.
     Ambiguous,
-    /// The only value is that of the header `authorization`, and does not begin with the scheme `Bearer`.
+    /// The only value is that of the header `authorization`, and it does not begin with the scheme `Bearer`.
     BearerSchemeMissing,
-    /// No value is a key of this service: the prefix, the alphabet, the length or the checksum is wrong.
+    /// No value is a key of this service, because the prefix, the alphabet, the length or the checksum is wrong.
     Malformed,
 }
 
-/// Chooses the key of a request: the key in the place that the protocol prefers, or else in the protocol's second place. A value
-/// that does not have the format of this service's keys is skipped. A place with two values is an error, because readers differ
-/// in which of the two they use.
+/// Returns the key of a request: the key in the place that the protocol prefers, or else in the protocol's second place. A value
+/// that does not have the format of this service's keys is skipped. Two values in one place are an error, because programs differ
+/// in which of them they use.
 pub(crate) fn choose_key(
     protocol: Protocol,
     offered: &PresentedCredentials<'_>,
     prefix: &KeyPrefix,
 ) -> Result<ServiceKey, CredentialError> {
-    // For Gemini-style requests, a bearer token is ignored, because Gemini CLI sends its Google login there.
+    // For Gemini-style requests, a bearer token is ignored, because Gemini CLI sends the token of the user's Google login there.
     let places: &[&Vec<&str>] = match protocol {
         Protocol::Messages => &[&offered.x_api_key, &offered.bearer],
         Protocol::Responses => &[&offered.bearer],
@@ -120,23 +120,23 @@ pub struct KeyRecord {
     pub account: SmolStr,
     /// The time at which the key was created, in seconds since the Unix epoch.
     pub created_at: i64,
-    /// The time at which the key expires, in seconds since the Unix epoch; `None` if it never expires. In that second it no
-    /// longer works.
+    /// The time at which the key expires, in seconds since the Unix epoch; `None` if it never expires. The key no longer works in
+    /// that second.
     pub expires_at: Option<i64>,
     /// The public names of the models that the key may request; `None` for all. An empty list allows no model.
     pub models: Option<Vec<String>>,
     /// Whether the key is active or revoked.
     #[serde(flatten)]
     pub state: KeyState,
-    /// The last characters of the key's random part, by which users recognise the key.
+    /// The last characters of the key, by which users recognise it.
     pub hint: String,
     /// The number of changes to this record.
     pub revision: u64,
     /// The key's quota and rate limits.
     #[serde(default)]
     pub terms: KeyTerms,
-    /// The previous secret, if the last rotation had an overlap. A version of weir without this field drops it, which ends that
-    /// secret.
+    /// The previous secret; `None` if the last rotation had no overlap. A version of weir that does not support this field drops
+    /// it, which invalidates the previous secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<PreviousKeyText>,
     /// The time at which the current secret was created, in seconds since the Unix epoch; `None` if it is the key's first secret.
@@ -144,7 +144,7 @@ pub struct KeyRecord {
     pub text_since: Option<i64>,
 }
 
-/// Why a stored key does not work.
+/// The reason why a stored key does not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyInvalid {
     /// The key was revoked.
@@ -159,8 +159,8 @@ pub enum KeyInvalid {
 }
 
 impl KeyRecord {
-    /// Checks whether the key works with the secret with this digest at `now_unix`, in seconds since the Unix epoch. A revocation
-    /// takes precedence over other errors.
+    /// Checks whether the key works at `now_unix`, in seconds since the Unix epoch, with the secret that has the digest `text`. A
+    /// revocation takes precedence over other errors.
     pub fn check(&self, text: &KeyDigest, now_unix: i64) -> Result<(), KeyInvalid> {
         match (self.state, self.expires_at) {
             (KeyState::Revoked { .. }, _) => Err(KeyInvalid::Revoked),
@@ -170,19 +170,20 @@ impl KeyRecord {
         }
     }
 
-    /// Whether this is the digest of the key's previous secret, and that secret has ended.
+    /// Whether this is the digest of the key's previous secret, and that secret is no longer valid.
     pub fn is_ended_text(&self, text: &KeyDigest, now_unix: i64) -> bool {
         let former = self.former.as_ref();
         former.is_some_and(|former| former.digest == *text && !former.is_valid(now_unix))
     }
 
-    /// Returns the digest of the previous secret, even if it has ended; `None` if the record has no previous secret.
+    /// Returns the digest of the previous secret, even if that secret is no longer valid. `None` if the record has no previous
+    /// secret.
     pub fn former_digest(&self) -> Option<KeyDigest> {
         self.former.as_ref().map(|former| former.digest)
     }
 
-    /// Returns the record after a rotation, with the next revision. `before` is the digest of the secret that is replaced. An
-    /// older secret ends.
+    /// Returns the record after a rotation, with the next revision. `before` is the digest of the secret that is replaced. Any
+    /// older secret becomes invalid.
     pub fn rotated(&self, before: &KeyDigest, rotation: &Rotation) -> Self {
         let former = rotation.overlap_until.map(|until| PreviousKeyText {
             digest: *before,
@@ -198,7 +199,7 @@ impl KeyRecord {
         }
     }
 
-    /// Returns the record after the previous secret was ended early; unchanged if there is no previous secret.
+    /// Returns the record without its previous secret. Returns it unchanged if it has no previous secret.
     pub fn overlap_ended(&self) -> Self {
         match self.former {
             None => self.clone(),
@@ -211,7 +212,8 @@ impl KeyRecord {
         }
     }
 
-    /// Returns the record after a revocation at `at`, in seconds since the Unix epoch; unchanged if the key is already revoked.
+    /// Returns the record with a revocation at `at`, in seconds since the Unix epoch. Returns it unchanged if the key is already
+    /// revoked.
     pub fn revoked(&self, at: i64) -> Self {
         match self.state {
             KeyState::Revoked { .. } => self.clone(),
@@ -223,9 +225,9 @@ impl KeyRecord {
         }
     }
 
-    /// Merges this record with `told`, the record of the same key from another place. Returns the record to store, or `None` if
-    /// this record stays. The higher revision wins. A revocation in either record wins over every revision, because it is
-    /// permanent.
+    /// Merges this record with `told`, a copy of the same key's record from elsewhere. Returns the record to store, or `None` if
+    /// this record need not change. The record with the higher revision wins. A revocation in either record always wins, because
+    /// it is permanent.
     pub fn merged_with(&self, told: &Self) -> Option<Self> {
         let is_newer = told.revision > self.revision;
         let later = if is_newer { told } else { self };
@@ -233,7 +235,7 @@ impl KeyRecord {
             .into_iter()
             .find(|state| matches!(state, KeyState::Revoked { .. }));
         match (later.state, revoked) {
-            // Neither side has this combination, so it gets a revision higher than both.
+            // Neither record has this combination, so it gets a revision that is higher than both.
             (KeyState::Active, Some(state)) => Some(Self {
                 state,
                 revision: later.revision.saturating_add(1),
@@ -243,7 +245,7 @@ impl KeyRecord {
         }
     }
 
-    /// Whether the key may request the model with this public name.
+    /// Whether the key is allowed to request the model with this public name.
     pub fn allows_model(&self, model: &str) -> bool {
         self.models
             .as_ref()
@@ -254,29 +256,30 @@ impl KeyRecord {
 /// A key with its digest, its record and its last use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyView {
-    /// The digest of the current secret, under which the key is found.
+    /// The digest of the current secret. The key is stored under this digest.
     pub digest: KeyDigest,
     /// The key's record.
     pub record: KeyRecord,
-    /// The time at which the key was last used, in seconds since the Unix epoch; `None` if never. It is recorded some seconds
-    /// late.
+    /// The time at which the key was last used, in seconds since the Unix epoch; `None` if it was never used. The time is stored
+    /// with a delay of some seconds.
     pub last_used: Option<i64>,
 }
 
 impl KeyView {
-    /// Whether this is the digest of the key's current secret, or of its previous one while that is valid.
+    /// Whether this is the digest of the key's current secret, or of a previous secret that is still valid.
     pub(crate) fn has_text(&self, digest: &KeyDigest, now_unix: i64) -> bool {
         let former = self.record.former.as_ref();
         self.digest == *digest || former.is_some_and(|former| former.digest == *digest && former.is_valid(now_unix))
     }
 
-    /// Returns the digests of the key's secrets: first the current one, then the previous one, if the record has it.
+    /// Returns the digest of the key's current secret and, if the record has a previous secret, the digest of that secret.
     pub(crate) fn digests(&self) -> impl Iterator<Item = KeyDigest> {
         std::iter::once(self.digest).chain(self.record.former_digest())
     }
 
-    /// Merges this key with `told`, the record of the same key from another place, by the rules of [`KeyRecord::merged_with`].
-    /// Returns the key to store, or `None` if this key stays. The secret of the higher revision wins; `digest` is that of `told`.
+    /// Merges this key with a copy of the same key from elsewhere, as described for [`KeyRecord::merged_with`]. `digest` and
+    /// `told` are the copy's digest and record. Returns the key to store, or `None` if this key need not change. The secret of
+    /// the record with the higher revision wins.
     pub(crate) fn merged_with(&self, digest: &KeyDigest, told: &KeyRecord) -> Option<Self> {
         let is_newer = told.revision > self.record.revision;
         Some(Self {
@@ -290,13 +293,13 @@ impl KeyView {
 const KEY_ID_START: &str = "key_";
 const KEY_ID_RANDOM_CHARS: usize = 16;
 
-/// The public identifier of a key: `key_` and 16 base 62 characters. It authenticates nobody, so it may be logged.
+/// The public identifier of a key: `key_` and 16 base 62 characters. It authenticates nobody, so it can be logged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct KeyId(SmolStr);
 
 impl KeyId {
-    /// Draws a new id.
+    /// Generates a random id.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         Self(format_smolstr!(
             "{KEY_ID_START}{}",
@@ -311,7 +314,7 @@ impl KeyId {
         Self(format_smolstr!("{KEY_ID_START}{random}"))
     }
 
-    /// Parses an id from untrusted input.
+    /// Parses an id that comes from an untrusted source.
     pub fn parse(text: &str) -> Result<Self, KeyIdError> {
         let random = text.strip_prefix(KEY_ID_START).ok_or(KeyIdError)?;
         if random.len() == KEY_ID_RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -355,20 +358,20 @@ impl TryFrom<String> for KeyId {
     }
 }
 
-/// The error that a string is not a key id. It does not repeat the string, because somebody may have pasted a key instead of its
+/// The error that a string is not a key id. It does not repeat the string, because a user may have pasted a key instead of its
 /// id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("give a key id: `key_` and 16 letters or digits, as `weir key list` displays it")]
 pub struct KeyIdError;
 
-/// The default overlap, for which the previous secret stays valid, in seconds. It is a day, in which the new secret can be
-/// deployed wherever the key is used.
+/// The default overlap of a rotation: the time for which the previous secret stays valid, in seconds. In this time, a day, users
+/// can deploy the new secret.
 pub(crate) const OVERLAP_DEFAULT_SECONDS: u64 = 24 * 3600;
 /// The maximum overlap, in seconds: 30 days.
 pub(crate) const OVERLAP_MAX_SECONDS: u64 = 30 * 24 * 3600;
 
-/// For how many seconds a repeated request with the same seed gets the same secret again, because the first answer may have been
-/// lost.
+/// The number of seconds for which a repeated request with the same seed gets the same secret again. This is needed if the first
+/// answer was lost.
 pub(crate) const REPEATED_TEXT_SECONDS: i64 = 120;
 
 /// The replacement of a key's secret by a new one.
@@ -376,28 +379,29 @@ pub(crate) const REPEATED_TEXT_SECONDS: i64 = 120;
 pub struct Rotation {
     /// The digest of the new secret.
     pub digest: KeyDigest,
-    /// The last characters of the new secret's random part, by which users recognise the key.
+    /// The last characters of the new key, by which users recognise it.
     pub hint: String,
     /// The time of the rotation, in seconds since the Unix epoch.
     pub at: i64,
-    /// The time at which the previous secret ends, in seconds since the Unix epoch; `None` if it ends at once. In that second it
-    /// is no longer valid.
+    /// The time at which the previous secret becomes invalid, in seconds since the Unix epoch; `None` if it becomes invalid at
+    /// once. It is no longer valid in that second.
     pub overlap_until: Option<i64>,
 }
 
-/// The secret that a key had before its last rotation. Until it ends, it works like the current secret.
+/// The secret that a key had before its last rotation. While it is valid, it works like the current secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreviousKeyText {
     /// The digest of the previous secret.
     pub digest: KeyDigest,
-    /// The last characters of the previous secret's random part, by which users recognise it.
+    /// The last characters of the key with the previous secret, by which users recognise it.
     pub hint: String,
-    /// The time at which the previous secret ends, in seconds since the Unix epoch. In that second it is no longer valid.
+    /// The time at which the previous secret becomes invalid, in seconds since the Unix epoch. It is no longer valid in that
+    /// second.
     pub until: i64,
 }
 
 impl PreviousKeyText {
-    /// Whether the previous secret is still valid at `now_unix`.
+    /// Whether the previous secret is still valid at `now_unix`, in seconds since the Unix epoch.
     pub fn is_valid(&self, now_unix: i64) -> bool {
         now_unix < self.until
     }

@@ -1,9 +1,9 @@
-//! Accounts, quotas, holds and leases: the calls, replies and changes that every ledger store implements.
+//! Accounts, quotas, holds and leases: the calls and changes that every ledger store implements, and the replies to them.
 //!
-//! The money of a request goes through three calls. [`AdmitCall`] checks every limit and places a hold. [`TopUp`] enlarges the
-//! hold while the answer runs. A [`Step`] with a [`Settlement`] charges the request and ends the hold. Steps are numbered per
-//! account and node, and a store applies each exactly once, in order. The terms and the state of an account are its
-//! [`AccountRecord`], which is always replaced completely. [`account`] is the reference model that every store follows.
+//! The money of a request involves three calls. [`AdmitCall`] checks every limit and places a hold. [`TopUp`] enlarges the hold
+//! while the answer is running. A [`Step`] with a [`Settlement`] charges the request and ends the hold. Steps are numbered per
+//! account and node, and a store applies each step exactly once, in order. The terms of an account, and whether it is suspended,
+//! are in its [`AccountRecord`], which is always replaced completely. [`account`] is the reference model for every store.
 
 pub(crate) mod account;
 pub(crate) mod calibration;
@@ -48,20 +48,20 @@ pub(crate) use crate::domain::ledger::journaled::{settlement_after_crash, settle
 pub(crate) use crate::domain::ledger::log_query::LogDay;
 pub(crate) use crate::domain::ledger::reports::{AccountView, KeySpend, SpendByKey};
 
-/// The settings of an account by operators. A store replaces them completely, and only if its record is the one on which the
-/// change is based.
+/// The settings of an account by operators. A store replaces the record completely, and only if the stored record is the one on
+/// which the change is based.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountRecord {
-    /// The number of changes; 0 for an account of which nothing was set.
+    /// The number of changes; 0 if nothing was ever set for the account.
     pub revision: u64,
-    /// Whether the account is suspended, so that all its requests are refused.
+    /// Whether the account is suspended. All requests of a suspended account are refused.
     pub suspended: bool,
     /// The account's limits.
     pub terms: AccountTerms,
 }
 
 impl AccountRecord {
-    /// Returns the record with these limits and this state. Its revision is one higher, unless nothing changes.
+    /// Returns the record with these limits and this suspension. The revision rises by one, unless nothing changes.
     #[must_use]
     pub(crate) fn with_terms(&self, terms: AccountTerms, suspended: bool) -> Self {
         if (terms, suspended) == (self.terms, self.suspended) {
@@ -74,29 +74,29 @@ impl AccountRecord {
         }
     }
 
-    /// Compares this record of a store with `told`, the record that a journal has. Returns the record that the store must store,
-    /// or `None` if the store's own record stays. The higher revision wins. At the same revision, a suspension wins, because a
-    /// failover has lost one of two changes.
+    /// Compares this record, which is in a store, with `told`, the record in a journal. Returns the record that replaces the one
+    /// in the store, or `None` if the store's record stays. The higher revision wins. At the same revision, a suspension wins:
+    /// the records differ only because a failover lost one of two changes.
     pub(crate) fn healed(&self, told: &Self) -> Option<Self> {
         if told.revision > self.revision {
             return Some(*told);
         }
-        // Neither side had this combination, so it gets a new revision.
+        // Neither record has this combination of limits and suspension, so the result gets a new revision.
         let is_suspended = told.revision == self.revision && told.suspended && !self.suspended;
         is_suspended.then(|| self.with_terms(self.terms, true))
     }
 
-    /// Returns the version of this record. Operators name it in a change that must apply to exactly this record.
+    /// Returns the version of this record. Operators name the version in a change that must apply only to exactly this record.
     pub(crate) fn version(&self) -> Version {
         let content = serde_json::to_vec(&(self.suspended, &self.terms)).unwrap_or_default();
         Version::new(self.revision, crc32fast::hash(&content))
     }
 }
 
-/// A change of an account, with its number among the changes by the same node to the same account.
+/// A change of an account. Its number counts the changes of this account by one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// The number of the step, starting from 1. A store applies the step only if the number is the store's watermark plus one.
+    /// The number of the step, starting from 1. A store applies the step only if this number is the watermark plus one.
     pub seq: u64,
     /// The change of the account.
     pub change: AccountChange,
@@ -109,41 +109,41 @@ impl Step {
     }
 }
 
-/// A change of an account. A store cannot refuse a change, so the caller checks it first.
+/// A change of an account. A store cannot refuse a change, so the caller must check it first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum AccountChange {
-    /// A request has ended and is charged.
+    /// Charges a request that has ended.
     Settle(Box<Settlement>),
-    /// Creates the account with a balance of zero, unless it exists, and then adds `balance`.
+    /// Adds `balance`. If the account does not exist, it is first created with a balance of zero.
     Open {
-        /// The first credit, zero or more.
+        /// The initial credit, zero or more.
         balance: NanoUsd,
-        /// The time of the creation, in seconds since the Unix epoch.
+        /// The time of the account's creation, in seconds since the Unix epoch.
         at: i64,
-        /// An id, under which the amount is added only once; `None` if it is always added.
+        /// The operation's id: the amount is added only once for each id. `None` if it is always added.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
     },
     /// Adds money to the balance.
     Credit {
-        /// The amount, more than zero.
+        /// The credit, more than zero.
         amount: NanoUsd,
         /// The time at which the credit was requested, in seconds since the Unix epoch; 0 if unknown.
         #[serde(default, skip_serializing_if = "is_unknown")]
         at: i64,
-        /// An id, under which the amount is added only once; `None` if it is always added.
+        /// The operation's id: the amount is added only once for each id. `None` if it is always added.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
     },
-    /// Corrects the balance, up or down. The reason is in the audit record.
+    /// Raises or lowers the balance to correct it. The reason is in the audit record.
     Adjust {
         /// The amount; negative to lower the balance.
         amount: NanoUsd,
         /// The time at which the adjustment was requested, in seconds since the Unix epoch; 0 if unknown.
         #[serde(default, skip_serializing_if = "is_unknown")]
         at: i64,
-        /// An id, under which the amount is added only once; `None` if it is always added.
+        /// The operation's id: the amount is added only once for each id. `None` if it is always added.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
     },
@@ -155,7 +155,7 @@ fn is_unknown(at: &i64) -> bool {
 }
 
 impl AccountChange {
-    /// Returns a change without effect. It takes the number of a lost step, so that later steps can be applied.
+    /// Returns a change without effect. Its step gets the number of a lost step, so that later steps can be applied.
     pub(crate) const fn nothing() -> Self {
         Self::Adjust {
             amount: NanoUsd::ZERO,
@@ -164,7 +164,7 @@ impl AccountChange {
         }
     }
 
-    /// Returns the id under which the change is made only once; `None` if it has none.
+    /// Returns the operation's id, for which the change is made only once; `None` if the change has no id.
     pub fn operation(&self) -> Option<&OperationId> {
         match self {
             Self::Open { operation, .. } | Self::Credit { operation, .. } | Self::Adjust { operation, .. } => {
@@ -178,24 +178,23 @@ impl AccountChange {
 /// The charge of a request that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
-    /// The request id that weir has assigned. The request's hold ends.
+    /// The request id that weir has assigned. The settlement ends this request's hold.
     pub request: SmolStr,
     /// The key of the request.
     pub key: KeyId,
-    /// The time of the request's admission, in milliseconds since the Unix epoch. The cost belongs to the four periods that
+    /// The time of the request's admission, in milliseconds since the Unix epoch. The cost is added to the four periods that
     /// contain this time.
     pub at_ms: i64,
-    /// The number of tokens that were taken from the tokens per minute at admission.
+    /// The number of tokens that were deducted from the tokens per minute at admission.
     pub tokens_estimated: u64,
-    /// The number of tokens that were used.
+    /// The number of tokens that the request has used.
     pub tokens_used: u64,
     /// The charge, zero or more.
     pub cost: NanoUsd,
-    /// The lease from which the request was admitted, and from which the cost is taken. `None` if the request has a hold of its
-    /// own.
+    /// The lease from which the request was admitted. The cost is deducted from it. `None` if the request has a hold of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseId>,
-    /// The request's row in the consumption log; `None` for a request that is not billed and costs nothing.
+    /// The request's row in the consumption log; `None` for a request that is not billed, which costs nothing.
     pub row: Option<Arc<Row>>,
 }
 
@@ -229,7 +228,7 @@ impl Settlement {
         }
     }
 
-    /// Whether the settlement equals [`Settlement::of`] this row, apart from the estimate and the lease.
+    /// Whether the settlement equals [`Settlement::of`] for this row, except for the estimate and the lease.
     pub(crate) fn matches_row(&self, row: &Row) -> bool {
         self.at_ms == row.admitted_ms
             && self.cost == row.cost_nano_usd
@@ -238,12 +237,12 @@ impl Settlement {
             && self.key == row.key_id
     }
 
-    /// Whether the settlement is one that [`Settlement::without_charge`] creates.
+    /// Whether the settlement has the form that [`Settlement::without_charge`] creates.
     pub(crate) fn is_free(&self) -> bool {
         self.row.is_none() && self.cost == NanoUsd::ZERO && self.tokens_used == 0
     }
 
-    /// Returns the same settlement with the lease from which the request was admitted, if any.
+    /// Returns the settlement with the lease from which the request was admitted; `None` for a request with its own hold.
     pub(crate) fn with_lease(self, lease: Option<LeaseId>) -> Self {
         Self { lease, ..self }
     }
@@ -254,24 +253,26 @@ fn tokens_of(row: &Row) -> u64 {
     row.usage.input_total().saturating_add(row.usage.output_total())
 }
 
-/// The call to a store before a request is forwarded. The store checks all limits and places a hold. `billing` makes this call.
+/// The call to a store before a request is forwarded. The store checks all limits and places a hold. The module `billing` makes
+/// this call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdmitCall {
-    /// The calling node. Its node lease keeps the hold alive.
+    /// The calling node. The hold is live while this node renews its node lease.
     pub node: NodeId,
     /// The request id that weir has assigned.
     pub request: SmolStr,
-    /// The key's record as this node has it; `record.account` pays. A store with a later revision replies
-    /// [`AdmitReply::StaleKey`], and a store with an earlier one adopts this one.
+    /// The key's record at this node. The account in it pays. If the store has a later revision, it replies
+    /// [`AdmitReply::StaleKey`]. If the store has an earlier one, it adopts this record.
     pub key: Arc<KeyRecord>,
     /// The expected cost of the request.
     pub estimate: NanoUsd,
-    /// The expected input and output tokens. They are taken from the tokens per minute until the settlement corrects them.
+    /// The expected input and output tokens. They are deducted from the tokens per minute at admission, and the settlement
+    /// corrects the deduction.
     pub tokens: u64,
-    /// The number of this node's requests of the key that have ended and whose settlements the store has not acknowledged. They
-    /// do not count as running.
+    /// The number of this node's requests with the key that have ended, but whose settlements the store has not acknowledged.
+    /// They do not count as running.
     pub ended_key: u64,
-    /// The number of this node's requests of the account that have ended and whose settlements the store has not acknowledged.
+    /// The number of this node's requests on the account that have ended, but whose settlements the store has not acknowledged.
     /// They do not count as running.
     pub ended_account: u64,
 }
@@ -281,27 +282,27 @@ pub struct AdmitCall {
 pub enum AdmitReply {
     /// The request is admitted, with a hold.
     Granted(Grant),
-    /// The request is refused. Nothing has changed, and no limit was used up.
+    /// The request is refused. The call has no effect on any limit.
     Refused(Denial),
-    /// The key was changed since this node read it. The node must read it and make the call again.
+    /// The node's record of the key is out of date. The node must read the key again and repeat the call.
     StaleKey,
 }
 
 /// The hold of an admitted request, and the state of its key and account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// The held amount: the estimate, or the remaining money if that is less. It is zero for an estimate of zero.
+    /// The held amount: the estimate, or the remaining money if that is less. Zero if the estimate is zero.
     pub hold: NanoUsd,
     /// The time of the admission by the store's clock, in milliseconds since the Unix epoch. The request belongs to the periods
     /// that contain this time.
     pub at_ms: i64,
-    /// The account's balance, from which holds are not subtracted.
+    /// The account's balance. Holds are not subtracted.
     pub balance: NanoUsd,
-    /// The balance at or below which the account's balance counts as low; `None` if it never does.
+    /// The low mark: the account's balance is low if it is at or below this amount. `None` if it is never low.
     pub low_balance: Option<NanoUsd>,
-    /// The use of the key's quota in the period of `at_ms`; `None` if the key has no quota.
+    /// The use of the key's quota in the period that contains `at_ms`; `None` if the key has no quota.
     pub quota: Option<QuotaUse>,
-    /// The state at providers that the account's requests may name.
+    /// The state at providers to which the account's requests can refer.
     pub provider_state: ProviderState,
     /// The account's rate and concurrency limits.
     pub account_rates: RateLimits,
@@ -314,14 +315,14 @@ pub struct Grant {
 pub struct QuotaUse {
     /// The quota in the key's terms.
     pub quota: NanoUsd,
-    /// The amount spent in the current period, without holds.
+    /// The amount spent in the current period, not including holds.
     pub spent: NanoUsd,
     /// The time at which the period ends, in seconds since the Unix epoch; `None` if it never ends.
     pub resets_at: Option<i64>,
 }
 
-/// Why a request is not admitted, in the order of the checks. Spent money stays spent until an operator acts or a period ends.
-/// Held money is released, completely or in part, when running requests end.
+/// The reason why a request is not admitted. The variants are in the order of the checks. Money that was spent becomes available
+/// again only if an operator acts or a new period begins. Held money can become available when running requests end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Denial {
     /// The key was revoked.
@@ -333,11 +334,11 @@ pub enum Denial {
     AccountSuspended,
     /// The account's balance is used up: `balance <= 0`.
     BalanceExhausted,
-    /// Running requests hold the rest of the account's balance: `balance - held <= 0 < balance`.
+    /// Running requests hold the rest of the account's balance: `balance > 0` and `balance - held <= 0`.
     BalanceHeld,
     /// The key's quota is used up: `spent >= quota`.
     QuotaExhausted(QuotaUse),
-    /// Running requests hold the rest of the key's quota: `spent < quota <= spent + held`.
+    /// Running requests hold the rest of the key's quota: `spent < quota` and `spent + held >= quota`.
     QuotaHeld(QuotaUse),
     /// The limit of concurrent requests is reached.
     Concurrency {
@@ -345,28 +346,29 @@ pub enum Denial {
         scope: LimitScope,
         /// The maximum number of concurrent requests.
         limit: u64,
-        /// Whether leases have free slots of this limit, which are being recalled.
+        /// Whether leases have free slots of this limit. These leases are being recalled.
         #[serde(default)]
         lent: bool,
     },
-    /// A limit per minute is reached.
+    /// A limit of requests or tokens per minute is reached.
     RateLimited {
         /// Whether it is the key's limit or the account's.
         scope: LimitScope,
-        /// Whether it limits requests or tokens.
+        /// Whether the limit is one of requests or of tokens.
         counted: RateKind,
         /// The maximum number of requests or tokens per minute.
         limit: u64,
-        /// The number of milliseconds after which the same request would be admitted if no other request came before.
+        /// The number of milliseconds after which the same request would be admitted if no other request arrives before.
         retry_after_ms: u64,
-        /// Whether leases have an unused part of this limit, which is being recalled.
+        /// Whether leases have an unused part of this limit. These leases are being recalled.
         #[serde(default)]
         lent: bool,
     },
 }
 
 impl Denial {
-    /// Whether running requests hold, or leases have, the money, rate or slot that is lacking, so that it may soon be free.
+    /// Whether the money, rate or slot that the request lacks is held by running requests or is in leases. It may then be
+    /// available soon.
     pub const fn is_held(self) -> bool {
         match self {
             Self::BalanceHeld | Self::QuotaHeld(_) => true,
@@ -380,7 +382,7 @@ impl Denial {
         }
     }
 
-    /// Whether a change of the key's record can end the denial. A revocation is final.
+    /// Whether a change of the key's record can end the denial. Nothing can end a revocation.
     pub const fn depends_on_key(self) -> bool {
         match self {
             Self::KeyExpired | Self::QuotaExhausted(_) | Self::QuotaHeld(_) => true,
@@ -394,16 +396,16 @@ impl Denial {
     }
 }
 
-/// Whether a limit is that of a key or of an account.
+/// Whether a limit belongs to a key or to an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LimitScope {
-    /// The limit is that of the API key.
+    /// The limit belongs to the API key.
     Key,
-    /// The limit is that of the account.
+    /// The limit belongs to the account.
     Account,
 }
 
-/// Whether a limit per minute counts requests or tokens.
+/// Whether a limit per minute is one of requests or of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RateKind {
     Requests,
@@ -414,10 +416,10 @@ pub enum RateKind {
 /// The call to a store to enlarge the hold of a running request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopUp {
-    /// The node that admitted the request, or the holder of the lease from which it was admitted.
+    /// The node that admitted the request. For a request admitted from a lease, the holder of the lease.
     pub node: NodeId,
-    /// The request id that weir has assigned. For a request admitted from a lease, the name of the lease's hold, which then
-    /// grows.
+    /// The request id that weir has assigned. For a request admitted from a lease, the name of the lease's hold; the lease then
+    /// grows instead.
     pub request: SmolStr,
     /// The account that pays.
     pub account: SmolStr,
@@ -432,14 +434,14 @@ pub struct TopUp {
 /// The reply to a [`TopUp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TopUpReply {
-    /// The hold has grown by this amount, which is the requested amount or the rest of the money if that is less. It is more than
-    /// zero.
+    /// The hold has grown by this amount, which is more than zero. It is the requested amount, or the remaining money if that is
+    /// less.
     Granted(NanoUsd),
-    /// Nothing remains of the balance or of the quota.
+    /// The balance or the quota is used up.
     Refused,
-    /// The rest of the money is in leases, which are being recalled. The node should make the call again a moment later.
+    /// The remaining money is in leases, which are being recalled. The node should repeat the call shortly afterwards.
     Recalling,
-    /// The store has no hold of this request: the request was settled, or the node lease has lapsed. The request continues, and
-    /// its settlement is charged nevertheless.
+    /// The store has no hold for this request, because the request was settled or the node lease has lapsed. The request
+    /// continues, and will be charged by its settlement.
     NoHold,
 }

@@ -7,12 +7,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The number of decimal places of an amount in USD, the last of which is one nano-USD.
+/// The number of decimal places of an amount in USD. The last place is one nano-USD.
 const PLACES: usize = 9;
 /// The number of nano-USD in one USD.
 pub(crate) const NANOS_PER_USD: i64 = 1_000_000_000;
 
-/// An amount of money in nano-USD (10^-9 USD). A negative balance is a debt. JSON has the amount as an integer.
+/// An amount of money in nano-USD (10^-9 USD). A negative balance is a debt. In JSON, the amount is an integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NanoUsd(i64);
@@ -67,7 +67,7 @@ impl NanoUsd {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// Returns this amount less `other`; saturates on overflow.
+    /// Returns this amount minus `other`; saturates on overflow.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))

@@ -1,7 +1,7 @@
-//! Settings, each declared once with its key, type, kind, and the comment that explains it to operators. A setting's
-//! [`SettingKind`] determines how its value is read, its bounds, and its default.
+//! Declarations of settings. Each setting is declared once with its key, type, kind, and the comment that explains it to
+//! operators. The [`SettingKind`] of a setting determines how its value is read, the setting's bounds, and its default.
 //!
-//! [`settings!`] turns the declaration of a table into a struct, its reader, and the table's part of the shipped weir.toml. For
+//! [`settings!`] turns the declaration of a table into a struct, a reader, and the table's part of the shipped weir.toml. For
 //! example, it turns this declaration
 //! ```text
 //! settings! {
@@ -17,10 +17,10 @@
 //! let (after_timeout,) = (flag(false).read_from(from, "after_timeout"),);
 //! Some(Self { after_timeout: after_timeout? })
 //! ```
-//! All settings of a table are read before a fault in one of them ends the reading, so all faults are reported. A field whose
-//! name differs from the key is declared with the key in parentheses: `grace("grace_usd"): NanoUsd = …`.
-//! `} beside { sinks: Vec<JournalSink>, }` adds fields that are not settings and begin with their default value.
-//! `} checked by NAME` calls `NAME(read, from)` to check settings against each other.
+//! All settings of a table are read before an error in one of them ends the reading, so all errors are reported. If the name of a
+//! field differs from the key, the key is in parentheses: `grace("grace_usd"): NanoUsd = …`.
+//! `} beside { sinks: Vec<JournalSink>, }` adds fields that are not settings and have their default values.
+//! `} checked by NAME` calls `NAME(read, from)`, which checks the settings of the table against each other.
 
 mod kind;
 mod section;
@@ -39,7 +39,7 @@ pub(crate) use self::{
 };
 pub(crate) use crate::domain::settings::section::{SettingLines, Settings, parse_settings};
 
-/// Expands to the key of a setting in the file: the literal if one is given, otherwise the field's name.
+/// Expands to the setting's key in the file: the literal if one is given, otherwise the field's name.
 macro_rules! key {
     ($field:ident) => {
         stringify!($field)
@@ -81,8 +81,8 @@ macro_rules! settings {
             }
 
             fn read_keys(from: &$crate::domain::settings::Section<'_>) -> Option<Self> {
-                // All fields are bound by one tuple pattern: a `let` for each could shadow a function of the same name in a later
-                // kind.
+                // One tuple pattern binds all fields, because with a separate `let` for each field, a field could shadow a
+                // function of the same name that a later kind calls.
                 let ($($field,)*) = ($({
                     let kind: $crate::domain::settings::SettingKind<$type> = $kind;
                     kind.read_from(from, $crate::domain::settings::key!($field $($key)?))
@@ -149,17 +149,17 @@ where
     within(limits).or_toml(default.to_string())
 }
 
-/// Returns the kind of a duration that is given in milliseconds; so are `default` and `limits`.
+/// Returns the kind of a duration in milliseconds. `default` and `limits` are in milliseconds, too.
 pub(crate) fn millis(default: u64, limits: RangeInclusive<u64>) -> SettingKind<Duration> {
     number(default, limits).map(Duration::from_millis)
 }
 
-/// Returns the kind of a duration that is given in seconds; so are `default` and `limits`.
+/// Returns the kind of a duration in seconds. `default` and `limits` are in seconds, too.
 pub(crate) fn seconds(default: u64, limits: RangeInclusive<u64>) -> SettingKind<Duration> {
     number(default, limits).map(Duration::from_secs)
 }
 
-/// Returns the kind of a duration that is given in days; so are `default` and `limits`.
+/// Returns the kind of a duration in days. `default` and `limits` are in days, too.
 pub(crate) fn days(default: u64, limits: RangeInclusive<u64>) -> SettingKind<Duration> {
     number(default, limits).map(|days| Duration::from_secs(days.saturating_mul(DAY_SECONDS)))
 }
@@ -169,8 +169,8 @@ pub(crate) fn text() -> SettingKind<String> {
     SettingKind::of(|given| given.text().map(str::to_owned))
 }
 
-/// Returns the kind of a required setting that is one of the names in `choices`. Errors call such a name `noun`, for example
-/// "role".
+/// Returns the kind of a required setting whose value is one of the names in `choices`. `noun` is the word for such a name in
+/// errors, such as "role".
 pub(crate) fn one_of<T, const N: usize>(noun: &'static str, choices: [(&'static str, T); N]) -> SettingKind<T>
 where
     T: Clone + PartialEq + 'static,
@@ -185,8 +185,8 @@ where
     })
 }
 
-/// Returns the kind of a required list. An element that is a table with faults is reported and left out; any other invalid
-/// element makes the list invalid.
+/// Returns the kind of a required list. If an element is a table with errors, they are reported and the element is left out. Any
+/// other invalid element makes the complete list invalid.
 pub(crate) fn list_of<T: PartialEq + 'static>(element: SettingKind<T>) -> SettingKind<Vec<T>> {
     SettingKind::of(move |given| {
         let DeValue::Array(list) = given.value else {
@@ -204,7 +204,7 @@ pub(crate) fn list_of<T: PartialEq + 'static>(element: SettingKind<T>) -> Settin
     })
 }
 
-/// Returns the kind of a required table whose keys the operator chooses. An entry with an invalid value is reported and left out.
+/// Returns the kind of a required table whose keys are chosen by the operator. An invalid entry is reported and left out.
 pub(crate) fn map_of<T: PartialEq + 'static>(value: SettingKind<T>) -> SettingKind<BTreeMap<String, T>> {
     SettingKind::of(move |given| {
         let DeValue::Table(table) = given.value else {
@@ -227,7 +227,7 @@ pub(crate) fn map_of<T: PartialEq + 'static>(value: SettingKind<T>) -> SettingKi
     })
 }
 
-/// Returns the kind of a table that always exists: settings that are missing in the file have their defaults.
+/// Returns the kind of a table that always exists. Settings that are not in the file have their defaults.
 pub(crate) fn table<T: Settings>() -> SettingKind<T> {
     of_table::<T>()
         .or_toml("{}".to_owned())
@@ -241,7 +241,7 @@ pub(crate) fn optional_table<T: Settings>() -> SettingKind<Option<T>> {
     in_place(read).shown_as(TableHeader::Optional, T::describe_keys)
 }
 
-/// Returns the kind of a table that has an effect only if its setting `switch` is given; otherwise it is `None`.
+/// Returns the kind of a table that is `None` unless the file contains the table's setting `switch`.
 pub(crate) fn table_with<T: Settings>(switch: &'static str) -> SettingKind<Option<T>> {
     let read = SettingKind::of(move |given| {
         let mut section = given.table()?;
@@ -255,15 +255,15 @@ pub(crate) fn table_with<T: Settings>(switch: &'static str) -> SettingKind<Optio
     in_place(read.unset(None)).shown_as(TableHeader::Table, T::describe_keys)
 }
 
-/// Returns the kind of a list of tables, `[[name]]`, which is empty if the file has none.
+/// Returns the kind of a list of tables, `[[name]]`. The list is empty if the file has no such table.
 pub(crate) fn tables<T: Settings>() -> SettingKind<Vec<T>> {
     list_of(of_table::<T>())
         .unset(Vec::new())
         .shown_as(TableHeader::Element, T::describe_keys)
 }
 
-/// Returns the kind of a group of tables, `[group.NAME]`, whose names the operator chooses. The shipped weir.toml contains one
-/// that is named `example`.
+/// Returns the kind of a group of tables, `[group.NAME]`, whose names are chosen by the operator. The shipped weir.toml contains
+/// one table, with the name `example`.
 pub(crate) fn named<T: Settings>(example: &'static str) -> SettingKind<BTreeMap<String, T>> {
     map_of(of_table::<T>())
         .unset(BTreeMap::new())
@@ -281,8 +281,8 @@ fn of_table<T: Settings>() -> SettingKind<T> {
     SettingKind::of(|given| T::read(&given.table()?).ok_or(SettingFault::Reported))
 }
 
-/// Compares the settings in an optional table one by one. If only one of the two values is a table, the table itself is the
-/// difference.
+/// Compares the settings in an optional table one by one. If the table exists in only one of the two values, the table as a whole
+/// is the difference.
 fn in_place<T: Settings>(kind: SettingKind<Option<T>>) -> SettingKind<Option<T>> {
     kind.differing(|values, at, all, keys| match values {
         (Some(now), Some(before)) => now.differing(before, at, all, keys),

@@ -1,7 +1,8 @@
-//! Sign-ins of agents by the OAuth device flow (RFC 8628): codes, tokens, and the documents in which they are stored.
+//! Sign-ins of agents by the OAuth device flow (RFC 8628): codes, tokens, and the stored documents that contain them.
 //!
-//! A document is a short text in the store. It expires after a set time, and its name is a digest. It contains only digests of
-//! codes and tokens. One document has the sign-ins of a key: at most [`SIGN_INS_MAX`].
+//! A document is a short string in the store that expires after a set time. Its name is a digest. It contains only digests of
+//! codes and tokens, never the codes and tokens themselves. All sign-ins of one key, at most [`SIGN_INS_MAX`], are in one
+//! document.
 
 pub(crate) mod device_request;
 #[cfg(test)]
@@ -22,27 +23,30 @@ use crate::domain::{
     sign_in::device_request::{AccessGrant, RefreshToken, SIGN_IN_CHARS},
 };
 
-/// Returns the name of a document: the digest of the document's kind and a text. No key begins with a kind, so documents of
-/// different kinds and keys never have the same name.
+/// Returns the name of a document: the digest of the document's kind, a space and `text`. Documents of different kinds have
+/// different names. None of these names is the digest of an API key or an access token, because a key or a token contains no
+/// space.
 fn document_name(kind: &str, text: &str) -> KeyDigest {
     KeyDigest::from_bytes(Sha256::digest(format!("{kind} {text}")).into())
 }
 
-/// A URL to which secrets are allowed to be sent: `https://host[:port]/path[?query]`, or `http://` if the host is this machine.
+/// A URL to which secrets are allowed to be sent: `https://host[:port]/path[?query]`, or an `http://` URL whose host is this
+/// machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecureUrl {
     text: String,
     pub(crate) https: bool,
-    /// The host; an IPv6 address is without brackets.
+    /// The host. An IPv6 address has no brackets here.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The host, and the port if given, as written in the URL.
+    /// The host and, if the URL contains one, the port, as written in the URL.
     pub(crate) authority: String,
     pub(crate) path: String,
 }
 
 impl SecureUrl {
-    /// Parses a URL. `None` if it is not an HTTP URL, has user information, or would carry secrets unencrypted over a network.
+    /// Parses a URL. Returns `None` if it is not an HTTP URL, has user information, or would send secrets unencrypted over a
+    /// network.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let authority = uri.authority()?;
@@ -76,7 +80,7 @@ impl SecureUrl {
         format!("{scheme}://{}", self.authority)
     }
 
-    /// Returns the URL with this query, such as `?a=b`, appended to its own query.
+    /// Returns the URL with `query`, such as `?a=b`, appended to the URL's own query.
     pub(crate) fn with_query(&self, query: &str) -> String {
         let text = self.text.split('#').next().unwrap_or_default();
         match (text.contains('?'), query.strip_prefix('?')) {
@@ -86,7 +90,7 @@ impl SecureUrl {
     }
 }
 
-/// The settings that an operator sets for agents, in the form that an agent fetches.
+/// The settings for agents that an operator has set, in the form in which agents fetch them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ManagedSettings {
     /// The body of the answer, in JSON.
@@ -96,7 +100,7 @@ pub(crate) struct ManagedSettings {
 }
 
 impl ManagedSettings {
-    /// Renders the settings in `settings`, and computes their checksum.
+    /// Renders `settings` as the body of an answer, with their checksum.
     pub(crate) fn new(settings: &Map<String, Value>) -> Self {
         let sorted = sorted(&Value::Object(settings.clone()));
         let digest: [u8; 32] = Sha256::digest(sorted.to_string()).into();
@@ -108,13 +112,13 @@ impl ManagedSettings {
         }
     }
 
-    /// Whether a client that sends this `if-none-match` already has these settings.
+    /// Whether the client already has these settings. `if_none_match` is the value of its header `if-none-match`.
     pub(crate) fn is_known(&self, if_none_match: &str) -> bool {
         if_none_match.split(',').any(|tag| tag.trim() == self.etag)
     }
 }
 
-/// Returns the value with the members of all objects sorted by name. The client computes its checksum of this form.
+/// Returns the value with the members of all objects sorted by name. The client computes the checksum from this form.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -130,7 +134,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// Derives a UUID from these bytes (RFC 9562, version 8), so that equal settings have equal UUIDs.
+/// Derives a UUID from a digest (RFC 9562, version 8), so that equal settings have equal UUIDs.
 fn uuid(digest: &[u8; 32]) -> String {
     let mut bits = u128::from_be_bytes(digest.first_chunk().copied().unwrap_or_default());
     bits = bits & !(0xf << 76) | 8 << 76;
@@ -170,8 +174,8 @@ impl Role {
 pub(crate) const SIGN_INS_MAX: usize = 16;
 /// The maximum number of valid access tokens of one sign-in. A further token ends the oldest one.
 const ACCESS_MAX: usize = 8;
-/// For how many seconds a replaced refresh token still returns its replacement. A response may have been lost, or two processes
-/// of one agent may refresh at the same time.
+/// The number of seconds for which a replaced refresh token still returns its replacement. This is needed if a response was lost,
+/// or if two processes of one agent refresh at the same time.
 const REPEATED_SECONDS: i64 = 60;
 
 /// The lifetimes of access tokens and sign-ins.
@@ -179,7 +183,7 @@ const REPEATED_SECONDS: i64 = 60;
 pub(crate) struct TokenLifetimes {
     /// The lifetime of an access token, in seconds.
     pub access_seconds: i64,
-    /// The lifetime of a sign-in, in seconds, no matter how often the agent refreshes its tokens.
+    /// The lifetime of a sign-in, in seconds. Refreshing tokens does not extend it.
     pub sign_in_seconds: i64,
 }
 
@@ -192,13 +196,13 @@ pub(crate) struct SignIns {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct StoredSignIn {
     id: String,
-    /// The digest of the key's secret with which the sign-in was approved.
+    /// The digest of the secret that the key had when the sign-in was approved.
     key: KeyDigest,
     ends: i64,
     used: i64,
     refresh: KeyDigest,
-    /// The digest of the previous refresh token, the time at which it was replaced, and the salt from which its replacement was
-    /// derived; `None` for the first token.
+    /// The digest of the previous refresh token, the time at which it was replaced, and the salt from which the current token was
+    /// derived. `None` if the current token is the first one.
     replaced: Option<(KeyDigest, i64, KeyDigest)>,
     access: Vec<(KeyDigest, i64)>,
 }
@@ -210,20 +214,20 @@ pub(crate) struct IssuedTokens {
     pub access: ServiceKey,
     /// The lifetime of the access token, in seconds.
     pub lasts_seconds: i64,
-    /// The document of the access token, to be stored.
+    /// The document of the access token. The caller stores it.
     pub grant: AccessGrant,
-    /// The refresh token, with which the agent gets its next tokens.
+    /// The refresh token, with which the agent requests its next tokens.
     pub refresh: RefreshToken,
 }
 
-/// The outcome of a step of a sign-in, and the digests of the access tokens that the step ended.
+/// The outcome of a step of a sign-in, with the digests of the access tokens that the step has invalidated.
 #[derive(Debug)]
 pub(crate) struct StepOutcome<T> {
     pub outcome: T,
     pub ended: Vec<KeyDigest>,
 }
 
-/// Why a refresh token is not accepted.
+/// The reason why a refresh token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefreshError {
     /// The token does not belong to an active sign-in.
@@ -233,24 +237,25 @@ pub(crate) enum RefreshError {
 }
 
 impl SignIns {
-    /// Returns the name of the document with the key's sign-ins.
+    /// Returns the name of the document that contains the key's sign-ins.
     pub(crate) fn document_name(key: &KeyId) -> KeyDigest {
         document_name("sign-ins", key.as_str())
     }
 
-    /// Returns, for each active sign-in, the time at which tokens were last issued to it and the time at which it expires, in
-    /// seconds since the Unix epoch.
+    /// Returns two times for each active sign-in, in seconds since the Unix epoch: the time at which it was last issued tokens,
+    /// and the time at which it expires.
     pub(crate) fn active(&self, now: i64) -> impl Iterator<Item = (i64, i64)> {
         let lasting = self.sign_ins.iter().filter(move |one| now < one.ends);
         lasting.map(|one| (one.used, one.ends))
     }
 
-    /// Returns the time until which the document must be stored, in seconds since the Unix epoch; `None` if it has no sign-ins.
+    /// Returns the time until which the document must be stored, in seconds since the Unix epoch; `None` if the document has no
+    /// sign-ins.
     pub(crate) fn needed_until(&self) -> Option<i64> {
         self.sign_ins.iter().map(|one| one.ends).max()
     }
 
-    /// Starts a sign-in with a key whose secret has the digest `digest`, and issues tokens.
+    /// Starts a sign-in, and issues its first tokens. `digest` is the digest of the key's secret.
     pub(crate) fn begin(
         &mut self,
         (key, digest): (&KeyId, KeyDigest),
@@ -286,8 +291,8 @@ impl SignIns {
         StepOutcome { outcome, ended }
     }
 
-    /// Issues new tokens and replaces the refresh token. `is_good` is called with the digest of the key's secret with which the
-    /// sign-in was approved, and says whether that secret still works.
+    /// Issues new tokens and replaces the refresh token. `is_good` gets the digest of the secret that the key had when the
+    /// sign-in was approved, and returns whether that secret still works.
     pub(crate) fn refresh(
         &mut self,
         token: &RefreshToken,

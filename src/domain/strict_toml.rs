@@ -1,5 +1,5 @@
-//! Parses TOML files strictly: a file is either understood completely, or refused with errors that contain the file, the line,
-//! the key and the nearest valid name. Errors never repeat values of the file, because a value could be a misplaced secret.
+//! A strict parser of TOML files. It either accepts a complete file, or returns errors with the file, the line, the key and the
+//! nearest valid name. Errors never repeat values of the file, because a value could be a misplaced secret.
 
 mod all;
 mod reader;
@@ -14,7 +14,7 @@ use crate::domain::strict_toml::reader::{ReadError, ReadFault};
 
 pub(crate) use crate::domain::strict_toml::all::{ParsedFile, lines, parse_all};
 
-/// The maximum length of a name in the file that an error repeats, in bytes.
+/// The maximum length, in bytes, of a name from the file that an error may repeat.
 const ECHO_BYTES_MAX: usize = 64;
 
 /// An error in a TOML file, with its location.
@@ -22,11 +22,12 @@ const ECHO_BYTES_MAX: usize = 64;
 pub struct FileError {
     /// The name of the file, as passed to the parser.
     pub file: String,
-    /// The line of the error, counted from 1; `None` if the error concerns something that is missing in the file.
+    /// The line of the error, counted from 1; `None` if the file has no line for the error, for example because something is
+    /// missing.
     pub line: Option<usize>,
-    /// The TOML key at fault; `None` if it is not known.
+    /// The TOML key with the error; `None` if it is unknown.
     pub key: Option<String>,
-    /// The fault and what to do about it, in lower case and without a final period. Never repeats a value of the file.
+    /// The problem and how to solve it, in lower case and without a final period. It never repeats a value of the file.
     pub message: String,
 }
 
@@ -41,7 +42,7 @@ impl std::fmt::Display for FileError {
 }
 
 impl FileError {
-    /// Creates an error about the file as a whole.
+    /// Creates an error about the complete file.
     pub fn for_file(file: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
@@ -51,7 +52,7 @@ impl FileError {
         }
     }
 
-    /// Creates an error about `key` at `span`, a range of bytes of `text` as `toml::Spanned` reports it.
+    /// Creates an error about `key` at `span`, a range of bytes of `text` as reported by `toml::Spanned`.
     pub fn at_span(file: &str, text: &str, span: Range<usize>, key: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
@@ -62,7 +63,7 @@ impl FileError {
     }
 }
 
-/// Returns the candidate that is nearest to `name`; `None` if none is near enough for `name` to be a misspelling of it.
+/// Returns the candidate that is nearest to `name`; `None` if `name` is probably not a misspelling of any candidate.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near_enough = (name.chars().count() / 3).max(2);
     candidates
@@ -72,15 +73,15 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns the end of an error about an unknown name: ", did you mean `x`?" with the nearest candidate, or nothing if none is
-/// near.
+/// Returns the end of an error message about an unknown name: ", did you mean `x`?" with the nearest candidate, or an empty
+/// string if no candidate is near.
 pub(crate) fn suggestion<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     nearest(name, candidates)
         .map(|near| format!(", did you mean `{near}`?"))
         .unwrap_or_default()
 }
 
-/// Turns the parser's errors about invalid TOML into errors of this module, at most one per line, sorted by line.
+/// Converts the parser's errors about invalid TOML to [`FileError`]s, at most one per line, sorted by line.
 pub(in crate::domain) fn syntax_faults(file: &str, text: &str, faults: &[toml::de::Error]) -> Vec<FileError> {
     let mut errors: Vec<FileError> = faults.iter().map(|fault| explain_syntax(file, text, fault)).collect();
     errors.sort_by_key(|error| error.line);
@@ -88,7 +89,7 @@ pub(in crate::domain) fn syntax_faults(file: &str, text: &str, faults: &[toml::d
     errors
 }
 
-/// Turns a syntax error of the parser into an error of this module, without quoting the file's text.
+/// Converts a syntax error of the parser to a [`FileError`], without quoting the file.
 fn explain_syntax(file: &str, text: &str, error: &toml::de::Error) -> FileError {
     let span = error.span();
     let start = span.as_ref().map(|span| span.start);
@@ -147,8 +148,8 @@ fn file_error(file: &str, line: Option<usize>, key: Option<&str>, message: Strin
     }
 }
 
-/// Returns the message that `name`, in the table with the path `table`, is unknown, with the nearest candidate or else all
-/// candidates. `what` says what is named, such as "key".
+/// Returns the message that `name` is unknown in the table with the path `table`. It contains the nearest candidate, or else all
+/// candidates. `what` is the kind of name, such as "key".
 pub(in crate::domain) fn unknown_name(what: &str, (table, name): (&str, &str), candidates: &[&str]) -> String {
     let near = suggestion(name, candidates.iter().copied());
     let valid = if near.is_empty() && !candidates.is_empty() {
@@ -168,8 +169,8 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// Returns the line of the key `name`. For an unknown key, the parser can report the position of the table around it, so the
-/// search begins there.
+/// Returns the line of the key `name`, counted from 1. The search begins at `offset`, because for an unknown key the parser can
+/// report the position of the table that contains it.
 fn line_of_key(text: &str, offset: usize, name: &str) -> usize {
     let first = line_of(text, offset);
     text.lines()
@@ -183,8 +184,8 @@ fn key_on_line(text: &str, offset: Option<usize>) -> Option<&str> {
     text.lines().nth(line_of(text, offset?) - 1).and_then(key_of)
 }
 
-/// Returns the key or table name at `span`. `None` if the span is something else: a key comes before `=`, a table name is in a
-/// header.
+/// Returns the key or table name at `span`; `None` if the span contains something else. A key is followed by `=`, and a table
+/// name is in a header.
 fn key_at(text: &str, span: Range<usize>) -> Option<&str> {
     let before = text.get(..span.start)?.rsplit('\n').next()?.trim();
     let after = text.get(span.end..)?.trim_start();
@@ -197,7 +198,7 @@ fn key_at(text: &str, span: Range<usize>) -> Option<&str> {
     }
 }
 
-/// Whether a string is expected, but the value at `start` is an unquoted one such as a number or a date.
+/// Whether a string is expected, but the value at `start` is unquoted, such as a number or a date.
 fn wants_quotes(text: &str, start: Option<usize>, expected: &str) -> bool {
     let value = start.and_then(|start| text.get(start..)).unwrap_or_default();
     expected == "a string"
@@ -228,9 +229,9 @@ pub(in crate::domain) struct Faults<'a> {
     file: &'a str,
     text: &'a str,
     errors: Vec<FileError>,
-    /// Whether the parser has found errors. It may have removed keys, so keys that seem to be missing are not reported.
+    /// Whether the parser has found errors. It may have removed keys, so missing keys are then not reported.
     is_torn: bool,
-    /// The spans of values that are not judged, because they may depend on keys that the parser removed or substituted.
+    /// The spans of values that are not checked, because they may depend on keys that the parser removed or substituted.
     unsure: Vec<Range<usize>>,
 }
 

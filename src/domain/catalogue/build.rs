@@ -1,5 +1,5 @@
-//! Builds the catalogue from provider files and weir.toml. The builder does not stop at the first fault, so one run reports all
-//! faults.
+//! Builds the catalogue from provider files and weir.toml. The builder continues after an error, so that one run reports all
+//! errors.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,13 +22,13 @@ use crate::domain::{
 type SecretLookup<'a> = &'a dyn Fn(&SecretRef) -> Result<Option<Secret>, String>;
 
 impl Catalogue {
-    /// Builds a catalogue from provider files and the settings of weir.toml, and returns it with its warnings. Every model needs
-    /// `free = true`, or a price at each of its providers that is on. `secrets` looks up a secret and returns `Ok(None)` if it is
-    /// absent. A credential whose secret is absent or empty is not used; a provider without credentials is off. Both are
-    /// warnings, not errors.
+    /// Builds a catalogue from provider files and the settings of weir.toml, and returns it with its warnings. Every model must
+    /// have `free = true`, or a price at each of its providers that is on. `secrets` looks up a secret, and returns `Ok(None)` if
+    /// the secret is absent. A credential whose secret is absent or empty is not used, and a provider without credentials is off.
+    /// Both cause warnings, not errors.
     ///
     /// # Errors
-    /// All faults found in files and settings, and secrets that exist but cannot be used.
+    /// All errors in files and settings, including secrets that exist but cannot be used.
     pub(crate) fn build(
         files: &[RuleFile],
         settings: &CatalogueSettings,
@@ -38,8 +38,8 @@ impl Catalogue {
         build(files, settings, Some(prices), secrets)
     }
 
-    /// Returns the faults that [`Catalogue::build`] would find if every model had a price. It is used when the price list itself
-    /// has faults.
+    /// Returns the errors that [`Catalogue::build`] would return if every model had a price. It is used when the price list
+    /// itself has errors.
     pub(crate) fn faults_but_for_prices(
         files: &[RuleFile],
         settings: &CatalogueSettings,
@@ -49,7 +49,7 @@ impl Catalogue {
     }
 }
 
-/// Builds the catalogue as [`Catalogue::build`] does. If `prices` is `None`, models need no price.
+/// Builds the catalogue as described for [`Catalogue::build`]. If `prices` is `None`, models need no price.
 fn build(
     files: &[RuleFile],
     settings: &CatalogueSettings,
@@ -108,7 +108,7 @@ fn build(
     Ok((catalogue, warnings))
 }
 
-/// All provider files after compilation: the compiled ones, and the faults of the others.
+/// The result of compiling all provider files: the compiled providers, and the errors of the files that do not compile.
 struct CompiledFiles<'f> {
     compiled: Vec<(&'f str, CompiledProvider)>,
     /// The names of the providers whose files do not compile.
@@ -143,7 +143,7 @@ fn compile_all(files: &[RuleFile]) -> CompiledFiles<'_> {
     all
 }
 
-/// Returns the provider's name of a file that does not compile: its `name`, or else the file's name without `.toml`.
+/// Returns the name of the provider whose file does not compile: the file's `name`, or else the file name without `.toml`.
 fn presumed_provider(file: &RuleFile) -> String {
     let document = toml::de::DeTable::parse(&file.text).ok();
     let name = document.and_then(|document| Some(document.get_ref().get("name")?.get_ref().as_str()?.to_owned()));
@@ -175,7 +175,7 @@ fn unknown_overrides(
         .collect()
 }
 
-/// Completes one compiled provider with the settings of weir.toml and its secrets, and collects the warnings and errors.
+/// Applies the settings of weir.toml and the secrets to one compiled provider, and collects warnings and errors.
 struct ProviderCompletion<'c> {
     file: &'c str,
     text: &'c str,

@@ -1,4 +1,4 @@
-//! Builds the catalogue's models from the `[[model]]` entries of provider files and weir.toml, and collects all their faults.
+//! Builds the catalogue's models from the `[[model]]` entries of provider files and weir.toml, and collects all errors in them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use crate::domain::{
     },
 };
 
-/// The models built so far, each with the file and line of its definition, and the faults found so far.
+/// The models built so far, each with the file and line of its definition, and the errors found so far.
 pub(super) struct ModelCollector<'a> {
     prices: Option<&'a PriceList>,
     places: &'a SettingLines,
@@ -26,7 +26,7 @@ pub(super) struct ModelCollector<'a> {
     pub(super) errors: Vec<FileError>,
 }
 
-/// The file and line in which a model is defined. The line is `None` if it is not known.
+/// The file and line in which a model is defined. The line is `None` if it is unknown.
 #[derive(Clone)]
 struct SourceLine {
     file: String,
@@ -49,8 +49,8 @@ impl<'a> ModelCollector<'a> {
         found.map(|(name, (_, model))| (name, model)).collect()
     }
 
-    /// Returns the public name of the model for each alias. Reports an alias that is also the name of a model or an alias of
-    /// another model, or is not a valid name.
+    /// Returns the public name of a model by each of the model's aliases. Reports an alias that is also a model's name, is also
+    /// an alias of another model, or is not a valid name.
     pub(super) fn collect_aliases(&mut self) -> BTreeMap<String, String> {
         let mut aliases: BTreeMap<String, String> = BTreeMap::new();
         for (name, (stand, model)) in &self.found {
@@ -137,11 +137,11 @@ impl<'a> ModelCollector<'a> {
     }
 }
 
-/// The setting at fault, and the error message.
+/// The setting with the error, and the error message.
 type ModelFault = (&'static str, String);
 
-/// Returns the providers with these names. Reports names that no provider has, except those in `broken`, whose files have
-/// reported faults.
+/// Returns the providers with these names. Reports a name that no provider has, unless it is in `broken`, which contains the
+/// providers whose own files have errors.
 fn find_providers(
     names: &[String],
     providers: &[Arc<Provider>],
@@ -230,7 +230,7 @@ fn check_spelling(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
     })
 }
 
-/// Returns the protocols in which a model is served. Reports protocols of its setting that no provider of the model serves.
+/// Returns the protocols in which a model is served. Reports protocols in the model's setting that none of its providers serves.
 fn served_protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<ModelFault>) -> Vec<Protocol> {
     let served = |protocol: &Protocol| {
         providers.iter().any(|provider| {
@@ -261,7 +261,8 @@ fn served_protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Ve
     protocols
 }
 
-/// Parses a release date, and returns it in seconds since the Unix epoch. A date without a time means its first second in UTC.
+/// Parses a release date, and returns it in seconds since the Unix epoch. For a date without a time, this is the first second of
+/// the day in UTC.
 fn created_unix(text: &str) -> Result<i64, ModelFault> {
     let time = text.parse::<jiff::Timestamp>().or_else(|_| {
         let date = text.parse::<jiff::civil::Date>()?;
@@ -277,14 +278,14 @@ fn created_unix(text: &str) -> Result<i64, ModelFault> {
     time.map(jiff::Timestamp::as_second).map_err(|_| fault())
 }
 
-/// A route with the price of each endpoint. An endpoint's price is found by the endpoint's index in the route.
+/// A route with the price of each endpoint. Endpoints are identified by their index in the route.
 #[derive(Clone, Debug)]
 pub(crate) struct PricedRoute {
     /// The public name of the requested model.
     pub model: SmolStr,
-    /// The preferred endpoint, which has index 0.
+    /// The preferred endpoint. Its index is 0.
     pub first: PricedEndpoint,
-    /// The other endpoints, from index 1, in the route's order.
+    /// The other endpoints in the route's order, beginning with index 1.
     pub others: Vec<PricedEndpoint>,
 }
 
@@ -297,7 +298,7 @@ pub(crate) struct PricedEndpoint {
 }
 
 impl PricedRoute {
-    /// Returns the endpoint with this index, or the first endpoint for an index out of range, which no route produces.
+    /// Returns the endpoint with this index. Returns the first endpoint if the index is out of range, which does not occur.
     pub(crate) fn endpoint(&self, index: usize) -> &PricedEndpoint {
         let other = index.checked_sub(1).and_then(|index| self.others.get(index));
         other.unwrap_or(&self.first)
@@ -328,8 +329,8 @@ pub(crate) enum RouteError {
 }
 
 impl RouteError {
-    /// Returns the reason why no endpoint can serve `operation` of the model. If the catalogue has endpoints for it, an operator
-    /// has switched off their providers.
+    /// Returns the reason why no endpoint can serve `operation` of the model. If the catalogue has endpoints for the operation,
+    /// the reason is that an operator has switched off their providers.
     pub(crate) fn of(model: &Model, operation: Operation) -> Self {
         let is_served = model.endpoints_for(operation).next().is_some();
         if is_served || !model.is_on() {

@@ -1,32 +1,33 @@
-//! A circuit breaker with a slow start, for a backend, a credential or a model of a provider. It has no clock: the time is an
-//! argument.
+//! A circuit breaker with a slow start, for a backend, a credential or a model of a provider. It has no clock: the caller passes
+//! the time.
 //!
-//! A closed circuit admits every request. After [`EJECTED_AFTER`] consecutive failures it opens for [`EJECTED_FIRST`]. Each
-//! further time it opens for twice as long, up to [`EJECTED_MAX`]. After that time it is half-open: it admits one request as a
-//! probe, and other requests go elsewhere. Each success raises the number of requests that it admits concurrently by one. A
-//! failure opens the circuit again, and [`READMITTED_AFTER`] successes close it. A circuit that was not used for
-//! [`FORGOTTEN_AFTER`] also closes, because so old a failure says nothing about the present.
+//! A closed circuit admits every request. After [`EJECTED_AFTER`] consecutive failures, it opens for [`EJECTED_FIRST`]. Each
+//! further time it opens for twice as long, up to [`EJECTED_MAX`]. When this time is over, the circuit is half-open: it admits
+//! one request as a probe, and the caller sends other requests elsewhere. Each success raises by one the number of requests that
+//! it admits concurrently. A failure opens the circuit again, and [`READMITTED_AFTER`] successes close it. A circuit also closes
+//! when it was not used for [`FORGOTTEN_AFTER`], because such an old failure is no longer relevant.
 
 use std::time::{Duration, Instant};
 
 /// The number of consecutive failures that open a closed circuit.
 pub(crate) const EJECTED_AFTER: u32 = 3;
-/// How long the circuit is open the first time. The time doubles each further time.
+/// The time for which the circuit is open the first time. It doubles each further time.
 pub(crate) const EJECTED_FIRST: Duration = Duration::from_secs(5);
-/// The maximum time for which failures open the circuit. A cooldown can be longer.
+/// The maximum time for which failures open the circuit. A cooldown may open it for longer.
 pub(crate) const EJECTED_MAX: Duration = Duration::from_secs(300);
 /// The number of successes that close a half-open circuit.
 pub(crate) const READMITTED_AFTER: u32 = 8;
-/// An unused circuit closes when this much time has passed since the end of its open time.
+/// The time after which an unused circuit closes, counted from the end of its open time.
 pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
 /// The state of the circuit of one backend, credential or model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Circuit {
     state: CircuitState,
-    /// How many times failures have opened the circuit since it was last closed.
+    /// The number of times that failures have opened the circuit since it was last closed.
     ejections: u32,
-    /// How many times the circuit has been opened. The results of requests that were admitted in an earlier round are ignored.
+    /// The number of times that the circuit was opened. The result of a request is ignored if the circuit was opened after its
+    /// admission.
     round: u64,
 }
 
@@ -51,7 +52,7 @@ impl Default for CircuitState {
     }
 }
 
-/// How a circuit admitted a request. The caller returns this value to the circuit together with the request's result.
+/// The state in which a circuit admitted a request. The caller passes this value back with the request's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CircuitEntry {
     /// The circuit was closed.
@@ -61,7 +62,7 @@ pub(crate) enum CircuitEntry {
         /// The circuit's round at the request's admission.
         round: u64,
     },
-    /// The circuit was not closed, but there was no alternative.
+    /// The circuit was not closed, but no alternative was available.
     LastResort {
         /// The circuit's round at the request's admission.
         round: u64,
@@ -69,7 +70,7 @@ pub(crate) enum CircuitEntry {
 }
 
 impl Circuit {
-    /// Whether every request is admitted.
+    /// Whether the circuit admits every request.
     pub(crate) fn is_closed(&self, now: Instant) -> bool {
         match self.state {
             CircuitState::Closed { .. } => true,
@@ -80,7 +81,7 @@ impl Circuit {
         }
     }
 
-    /// Returns the time until which no request is admitted; `None` if the circuit is not open.
+    /// Returns the time until which the circuit admits no request. `None` if the circuit is not open.
     pub(crate) fn open_until(&self, now: Instant) -> Option<Instant> {
         match self.state {
             CircuitState::Open { until } if until > now => Some(until),
@@ -88,7 +89,7 @@ impl Circuit {
         }
     }
 
-    /// Whether [`Circuit::enter`] would admit a request.
+    /// Whether [`Circuit::enter`] would admit a request at `now`.
     pub(crate) fn admits(&self, now: Instant) -> bool {
         match self.state {
             CircuitState::Closed { .. } => true,
@@ -97,7 +98,7 @@ impl Circuit {
         }
     }
 
-    /// Admits a request; `None` if the request should go elsewhere.
+    /// Admits a request; `None` if the request must be sent elsewhere.
     pub(crate) fn enter(&mut self, now: Instant) -> Option<CircuitEntry> {
         if !self.admits(now) {
             return None;
@@ -117,7 +118,7 @@ impl Circuit {
         Some(CircuitEntry::Probe { round: self.round })
     }
 
-    /// Admits a request whatever the circuit's state is.
+    /// Admits a request in any state of the circuit.
     pub(crate) fn force_enter(&mut self, now: Instant) -> CircuitEntry {
         self.close_if_forgotten(now);
         match self.state {
@@ -133,7 +134,7 @@ impl Circuit {
         }
     }
 
-    /// Records that a request succeeded. Returns whether that closed the circuit.
+    /// Records that a request succeeded. Returns whether this success closed the circuit.
     pub(crate) fn on_success(&mut self, entry: CircuitEntry, now: Instant) -> bool {
         self.on_no_result(entry);
         match (&mut self.state, entry) {
@@ -159,7 +160,7 @@ impl Circuit {
         false
     }
 
-    /// Records that a request failed. Returns whether that opened the circuit.
+    /// Records that a request failed. Returns whether this failure opened the circuit.
     pub(crate) fn on_failure(&mut self, entry: CircuitEntry, now: Instant) -> bool {
         match (&mut self.state, entry) {
             (CircuitState::Closed { failures }, _) => {
@@ -179,7 +180,7 @@ impl Circuit {
         true
     }
 
-    /// Records that a request ended and neither succeeded nor failed.
+    /// Records that a request ended without success or failure.
     pub(crate) fn on_no_result(&mut self, entry: CircuitEntry) {
         if let (CircuitState::HalfOpen { running, .. }, CircuitEntry::Probe { round }) = (&mut self.state, entry)
             && round == self.round
@@ -188,7 +189,7 @@ impl Circuit {
         }
     }
 
-    /// Opens the circuit for at least `pause` from `now`.
+    /// Opens the circuit at least until `pause` after `now`.
     pub(crate) fn cool_down(&mut self, pause: Duration, now: Instant) {
         let until = now + pause;
         match &mut self.state {

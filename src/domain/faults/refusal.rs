@@ -1,4 +1,4 @@
-//! The reasons for which weir itself refuses a request, and the form of the refusal in the three protocols.
+//! The reasons for which weir itself refuses a request, and the HTTP answer to a refused request in each protocol.
 
 mod limit;
 mod reply;
@@ -25,7 +25,7 @@ pub(crate) enum BodyShare {
     Address,
 }
 
-/// A reason for which weir refuses a request. Texts in it come from the client, and only the same client gets them back.
+/// A reason for which weir refuses a request. Strings in it come from the client, and are returned only to the same client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     UnknownPath,

@@ -1,9 +1,9 @@
-//! The stability of each model: hourly counters of billed requests, and the statistics that are published from them
+//! The stability of each model: hourly counters of billed requests, and the published statistics that are computed from them
 //! (docs/interface.md, The public record).
 //!
-//! A billed request has one [`Row`] in the consumption log. Unless its client disconnected, it is included in the counters of the
-//! catalogue model that served it, in the hour in which it ended. Each node adds up its own rows. A node's counters of an hour
-//! ([`NodeHourCounters`]) only grow, so they are always stored completely, and storing them again does no harm. Only means over a
+//! Each billed request has one [`Row`] in the consumption log. Unless its client disconnected, it is included in the counters of
+//! the catalogue model that served it and of the hour in which it ended. Each node has counters for its own rows. These counters
+//! ([`NodeHourCounters`]) only grow and are always stored completely, so storing them again does no harm. Only the means over a
 //! window are published, never the counters.
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ impl Hour {
         self.0.saturating_mul(HOUR_MS / 1000)
     }
 
-    /// Returns the hour that is `hours` later, or earlier if `hours` is negative.
+    /// Returns the hour `hours` hours later, or earlier if `hours` is negative.
     pub const fn plus(self, hours: i64) -> Self {
         Self(self.0.saturating_add(hours))
     }
@@ -68,26 +68,26 @@ pub struct StabilityCounters {
     pub requests: u64,
     /// The number of these requests whose final status is 2xx.
     pub successes: u64,
-    /// The total time of these requests from arrival to end, in milliseconds.
+    /// The sum of the times of these requests from arrival to end, in milliseconds.
     pub latency_ms: u64,
-    /// The total time from arrival to first content of the requests that `ttft_count` counts, in milliseconds.
+    /// The sum of the times from arrival to first content, in milliseconds, over the requests in `ttft_count`.
     pub ttft_ms: u64,
-    /// The number of streamed requests whose answer had content.
+    /// The number of streaming requests whose answer had content.
     pub ttft_count: u64,
-    /// The number of output tokens of the requests whose time is included in `generation_ms`.
+    /// The number of output tokens of the requests in `generation_ms`.
     pub output_tokens: u64,
-    /// The total time in which `output_tokens` were generated, in milliseconds: of a stream, the time from its first content to
-    /// its end; of a non-streaming answer, its total time.
+    /// The sum of the times in which `output_tokens` were generated, in milliseconds. For a stream, this is the time from its
+    /// first content to its end; for a non-streaming answer, it is the total time of the request.
     pub generation_ms: u64,
 }
 
 impl StabilityCounters {
-    /// Returns the counters of one billed request; `None` if its client disconnected before the answer was complete, which says
-    /// nothing about the provider.
+    /// Returns the counters of one billed request. `None` if its client disconnected before the answer was complete, because such
+    /// a request says nothing about the provider.
     ///
-    /// A request succeeded if its final status is 2xx. A stream that its provider broke has the recorded status 502 or 504. Only
-    /// successful requests with output tokens and a measurable duration are included in the generation rate, because others would
-    /// distort it.
+    /// A request is successful if its final status is 2xx. A stream that its provider broke off has the recorded status 502 or
+    /// 504. Output tokens and generation time are added only for successful requests where both are more than zero, because
+    /// others would distort the rate.
     pub fn from_row(row: &Row) -> Option<Self> {
         if !End::is_published(&row.outcome) {
             return None;
@@ -123,7 +123,7 @@ impl StabilityCounters {
         }
     }
 
-    /// Returns the label for users.
+    /// Returns the health label that users see.
     pub fn health(&self) -> Health {
         match (self.requests, Confidence::from_requests(self.requests)) {
             (0, _) => Health::NoData,
@@ -137,7 +137,7 @@ impl StabilityCounters {
         to_f64(u64::try_from(hundredths).unwrap_or(u64::MAX).min(10_000)) / 100.0
     }
 
-    /// Adds the counters `other` to these.
+    /// Adds the counters `other` to these counters.
     pub fn add(&mut self, other: &Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.successes = self.successes.saturating_add(other.successes);
@@ -149,10 +149,10 @@ impl StabilityCounters {
     }
 }
 
-/// The counters of one hour, by the name of the model in the catalogue.
+/// The counters of one hour, by the model's name in the catalogue.
 pub(crate) type ModelCounters = BTreeMap<String, StabilityCounters>;
 
-/// The counters of one node for one hour, up to now.
+/// The counters of one node for one hour until now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeHourCounters {
     pub hour: Hour,
@@ -161,8 +161,8 @@ pub(crate) struct NodeHourCounters {
 }
 
 impl NodeHourCounters {
-    /// Returns the number of requests in the counters, which grows with every row. So of two versions of the same node and hour,
-    /// the version with the greater watermark includes the other.
+    /// Returns the number of requests in the counters, which grows with every row. Of two versions for the same node and hour,
+    /// the one with the greater watermark therefore includes the other.
     pub(crate) fn watermark(&self) -> u64 {
         self.bucket
             .values()
@@ -170,7 +170,7 @@ impl NodeHourCounters {
     }
 }
 
-/// Returns `sum / count` in steps of `1 / steps`, rounded to the nearest; 0 if `count` is 0.
+/// Returns `sum / count`, rounded to the nearest multiple of `1 / steps`; 0 if `count` is 0.
 fn ratio(sum: u64, count: u64, steps: u64) -> f64 {
     if count == 0 {
         return 0.0;
@@ -180,17 +180,17 @@ fn ratio(sum: u64, count: u64, steps: u64) -> f64 {
     to_f64(u64::try_from(rounded).unwrap_or(u64::MAX)) / to_f64(steps)
 }
 
-/// Converts to the nearest `f64`, which is exact below 2^53.
+/// Converts an integer to the nearest `f64`. The conversion is exact below 2^53.
 #[expect(clippy::cast_precision_loss, reason = "means are published rounded anyway")]
 fn to_f64(whole: u64) -> f64 {
     whole as f64
 }
 
-/// How reliable the published statistics of a model are.
+/// The reliability of a model's published statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// There are fewer than [`MEDIUM_CONFIDENCE_REQUESTS`] requests, or none.
+    /// There are fewer than [`MEDIUM_CONFIDENCE_REQUESTS`] requests.
     Low,
     /// There are at least [`MEDIUM_CONFIDENCE_REQUESTS`] requests, but fewer than [`HIGH_CONFIDENCE_REQUESTS`].
     Medium,
@@ -211,7 +211,7 @@ impl Confidence {
     }
 }
 
-/// A label for users on the pages of the public record, from the success rate. It is not part of any JSON answer.
+/// A label for the success rate, on the pages of the public record. JSON answers do not contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
     /// The success rate is at least 99.9 %.
@@ -255,19 +255,19 @@ impl Health {
     }
 }
 
-/// The published statistics of a model. All values are finite, and 0 if there were no requests to compute them from.
+/// The published statistics of a model. All values are finite. A value is 0 if there were no requests from which to compute it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StabilityStats {
-    /// The percentage of successful requests, 0 to 100, with two decimal places, rounded down. So 100 means that no request
+    /// The percentage of successful requests, from 0 to 100, rounded down to two decimal places. So 100 means that no request
     /// failed.
     pub success_rate: f64,
     /// The mean duration of requests in milliseconds, with one decimal place.
     pub avg_latency_ms: f64,
-    /// The mean time to the first content of streams in milliseconds, with one decimal place.
+    /// The mean time from arrival to first content of streaming requests in milliseconds, with one decimal place.
     pub avg_ttft_ms: f64,
-    /// The number of output tokens per second, with two decimal places.
+    /// The mean number of output tokens per second, with two decimal places.
     pub avg_tps: f64,
-    /// How reliable the statistics are.
+    /// The reliability of the statistics.
     pub confidence: Confidence,
 }
 
@@ -292,7 +292,8 @@ pub struct ModelWindow {
 }
 
 impl StabilityWindow {
-    /// Creates the window that ends with the hour `now`, with these models and with any other model that served requests in it.
+    /// Creates the window that ends with the hour `now`. It contains the given models, and all other models that served requests
+    /// in it.
     pub fn new<'a>(
         now: Hour,
         models: impl IntoIterator<Item = &'a str>,

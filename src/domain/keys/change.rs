@@ -1,4 +1,4 @@
-//! Changes of a key: the change itself, the state of the key that it is based on, and the resulting key.
+//! Changes of a key: the change, its precondition, and the resulting key.
 
 #[cfg(test)]
 mod tests;
@@ -15,8 +15,8 @@ use crate::domain::{
     },
 };
 
-/// A change of a key. Operators and the key's owner are allowed to make all of them. For [`KeyChange::Update`], an owner has
-/// fewer rights than an operator.
+/// A change of a key. Operators and the key's owner are allowed to make each of these changes. In a [`KeyChange::Update`], the
+/// owner is allowed to change fewer values than an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyChange {
     /// Sets the values that the update contains. The key's state, secret and creation time do not change.
@@ -26,10 +26,10 @@ pub enum KeyChange {
         /// The author of the update.
         by: ChangeAuthor,
     },
-    /// Gives the key a new secret. If the rotation has an overlap, the current secret stays valid for it. An older secret ends at
-    /// once.
+    /// Replaces the key's secret by a new one. If the rotation has an overlap, the replaced secret stays valid during the
+    /// overlap. Any older secret becomes invalid at once.
     Rotate(Rotation),
-    /// Ends the previous secret at once.
+    /// Invalidates the previous secret at once.
     EndOverlap,
     /// Revokes the key permanently.
     Revoke {
@@ -47,18 +47,18 @@ pub enum ChangeAuthor {
     Owner,
 }
 
-/// The state of the key on which a change is based. If the key is in another state, the change is refused.
+/// The state in which a key must be for a change. In any other state, the change is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangePrecondition {
-    /// The key in any state.
+    /// The key can be in any state.
     Anything,
-    /// The key at this version.
+    /// The key must have this version.
     Version(Version),
-    /// The key while its current secret has this digest.
+    /// The key's current secret must have this digest.
     Text(KeyDigest),
 }
 
-/// Why a change of a key is refused.
+/// The reason why a change of a key is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyChangeError {
     /// The key is not at the version on which the change is based.
@@ -73,13 +73,13 @@ pub enum KeyChangeError {
         /// The current version of the key.
         now: Version,
     },
-    /// The key no longer has the secret on which the change is based.
+    /// The key no longer has the secret that the change requires.
     #[error("the key was not changed: you are signed in with its old secret; sign in with the new one")]
     OldText,
-    /// The owner of the key tried to raise this limit, given by the name of its field.
+    /// The owner of the key tried to raise a limit. The value is the name of the limit's field.
     #[error("the owner of a key can only lower its limits: ask an operator to raise one")]
     Raises(&'static str),
-    /// The update sets a reset period for a key without a quota. The period would limit nothing, and usually a quota was
+    /// The update sets a reset period for a key without a quota. The period would have no effect, and the quota was probably
     /// forgotten.
     #[error("only a quota can reset, and this key has no quota: set a quota, or no reset")]
     ResetWithoutQuota,
@@ -88,13 +88,13 @@ pub enum KeyChangeError {
     TextReused,
 }
 
-/// New values of a key; `None` leaves a value as it is. The key's account cannot be changed, because that account has the key's
-/// spending.
+/// New values for a key; `None` does not change a value. The key's account cannot be changed, because the key's spending is
+/// stored in its account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyUpdate {
     /// The new name.
     pub name: Option<String>,
-    /// The new time of expiry, in seconds since the Unix epoch; `Some(None)` removes the expiry.
+    /// The new expiry time, in seconds since the Unix epoch; `Some(None)` removes the expiry.
     pub expires_at: Option<Option<i64>>,
     /// The new list of models; `Some(None)` allows all models.
     pub models: Option<Option<Vec<String>>>,
@@ -119,11 +119,11 @@ impl KeyUpdate {
 }
 
 impl KeyView {
-    /// Returns the key after `change`. If the change has already been made, the key is returned as it is and `from` is not
-    /// checked, so a repeated change does no harm.
+    /// Returns the key after `change`. If the key already has the new values, it is returned unchanged and `from` is not checked.
+    /// So a repeated change has no effect.
     ///
     /// # Errors
-    /// The change is based on another state of the key, or is not allowed in the key's current state.
+    /// The key does not meet the precondition `from`, or its state does not allow the change.
     pub fn apply_change(&self, change: &KeyChange, from: &ChangePrecondition) -> Result<Self, KeyChangeError> {
         let before = &self.record;
         let (digest, record) = match change {
@@ -159,10 +159,10 @@ impl KeyView {
         })
     }
 
-    /// Checks that the key is in the state on which a change is based.
+    /// Checks the precondition of a change.
     ///
     /// # Errors
-    /// The key is in another state.
+    /// The key does not meet the precondition.
     pub fn check_precondition(&self, from: &ChangePrecondition) -> Result<(), KeyChangeError> {
         let now = self.version();
         match *from {
@@ -176,7 +176,7 @@ impl KeyView {
         }
     }
 
-    /// Returns the version of the key. It changes with each change of the key's record or secret, but not with the key's use.
+    /// Returns the version of the key. The version changes when the key's record or secret changes, but not when the key is used.
     pub fn version(&self) -> Version {
         // A record can always be written as JSON, so the default is never used.
         let content = serde_json::to_vec(&(self.digest, &self.record)).unwrap_or_default();
@@ -184,8 +184,8 @@ impl KeyView {
     }
 }
 
-/// Returns the error for the first limit that is higher in `after` than in `before`, where no limit is the highest; `None` if no
-/// limit is raised.
+/// Returns an error for the first limit that is higher in `after` than in `before`; `None` if no limit is raised. A removed limit
+/// counts as raised.
 fn raised_limit(before: &KeyRecord, after: &KeyRecord) -> Option<KeyChangeError> {
     fn rises<T: Ord>(old: Option<T>, new: Option<T>) -> bool {
         old.is_some_and(|old| new.is_none_or(|new| new > old))
@@ -205,7 +205,7 @@ fn raised_limit(before: &KeyRecord, after: &KeyRecord) -> Option<KeyChangeError>
 /// The maximum length of a key's name, in characters.
 const NAME_CHARS_MAX: usize = 128;
 
-/// The template for the key of a user who signs in at an OpenID provider.
+/// The template for the key of a user who signs in with an OpenID provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyTemplate {
     /// The account that pays for the key's requests.
@@ -214,26 +214,26 @@ pub(crate) struct KeyTemplate {
     pub models: Option<Vec<String>>,
     /// The key's quota and rate limits.
     pub terms: KeyTerms,
-    /// The groups at the OpenID provider whose members get a key; `None` if every user gets one.
+    /// The groups of the OpenID provider whose members get a key; `None` if every user gets one.
     pub groups: Option<Vec<String>>,
 }
 
 /// A user's identity at an OpenID provider.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OidcIdentity<'p> {
-    /// The provider's issuer URL, as the provider states it.
+    /// The issuer URL of the OpenID provider, as the provider states it.
     pub issuer: &'p str,
-    /// The provider's identifier of the user. The provider never reassigns it to another user.
+    /// The OpenID provider's identifier of the user, which it never assigns to another user.
     pub subject: &'p str,
-    /// The user's name at the provider.
+    /// The user's name at the OpenID provider.
     pub name: &'p str,
 }
 
 impl OidcIdentity<'_> {
-    /// Returns the id of the user's key, which is the same at all times and on every node.
+    /// Returns the id of the user's key. It never changes, and is the same on every node.
     pub(crate) fn key_id(&self) -> KeyId {
         let mut hash = Sha256::new();
-        // Each part is hashed first and so has a fixed length, because otherwise two identities could have the same encoding.
+        // Each part is hashed separately and so has a fixed length. Otherwise, two identities could have the same encoding.
         hash.update(Sha256::digest(self.issuer));
         hash.update(Sha256::digest(self.subject));
         KeyId::from_digest(&hash.finalize().into())
@@ -241,8 +241,8 @@ impl OidcIdentity<'_> {
 }
 
 impl KeyTemplate {
-    /// Creates the record of the user's key. `hint` is the last characters of the key, and `now` is in seconds since the Unix
-    /// epoch.
+    /// Creates the record of the user's key. `hint` contains the last characters of the key, and `now` is in seconds since the
+    /// Unix epoch.
     pub(crate) fn record(&self, person: &OidcIdentity<'_>, hint: String, now: i64) -> KeyRecord {
         let visible = person.name.chars().filter(|char| !char.is_control());
         let name: String = visible.take(NAME_CHARS_MAX).collect();
@@ -259,7 +259,8 @@ impl KeyTemplate {
             models: self.models.clone(),
             state: KeyState::Active,
             hint,
-            // This is higher than any revision of a deleted key with the same id, which journals and accounts may still have.
+            // This revision is higher than that of any deleted key with the same id. Journals and accounts may still contain such
+            // a key.
             revision: u64::try_from(now).unwrap_or_default(),
             terms: self.terms,
             former: None,

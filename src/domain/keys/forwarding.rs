@@ -1,8 +1,8 @@
-//! Headers and query parameters that never reach a provider: those about the connection to weir, those that name or choose an
-//! account, those that change the answer, and all that contain the client's key.
+//! Headers and query parameters that are never forwarded to a provider: those about the connection to weir, those that name or
+//! choose an account, those that change the answer, and those that contain the client's key.
 //!
-//! Headers that name or choose an account say whom the provider charges, whose data it reads, or who is authenticated. They are
-//! not passed to clients either. docs/interface.md (Endpoints) has the same list.
+//! A header names or chooses an account if it determines whom the provider charges, whose data it reads, or who is authenticated.
+//! Such headers of a provider's answer are not passed to clients either. docs/interface.md (Endpoints) has the same list.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -17,7 +17,7 @@ use crate::domain::{
     wire::{decode_query_text, operation::Operation, parameter_name, query_value},
 };
 
-/// Headers that concern only the client's connection to weir, in addition to those that Pingora removes (RFC 9110 section 7.6).
+/// Headers that only concern the client's connection to weir. Pingora removes further ones (RFC 9110 section 7.6).
 const CONNECTION_HEADERS: [&str; 21] = [
     "accept-encoding",
     "cdn-loop",
@@ -45,9 +45,9 @@ const CONNECTION_HEADERS: [&str; 21] = [
 /// The prefix of all headers of a WebSocket handshake.
 const WEBSOCKET_PREFIX: &str = "sec-websocket-";
 
-/// Headers that change the provider's answer or the operation, so that the answer could lack its usage or not come at all. Those
-/// of Google are its system parameters (<https://cloud.google.com/apis/docs/system-parameters>). `x-dashscope-async` starts a
-/// task whose result is fetched later. Others make a provider's front end use another host or path.
+/// Headers that change the operation or the provider's answer, so that the answer could lack its usage or never arrive. The
+/// headers of Google are its system parameters (<https://cloud.google.com/apis/docs/system-parameters>). `x-dashscope-async`
+/// starts a task whose result has to be fetched later. Others make a provider's front end use another host or path.
 const ANSWER_CHANGING_HEADERS: [&str; 10] = [
     "x-dashscope-async",
     "x-goog-fieldmask",
@@ -61,8 +61,8 @@ const ANSWER_CHANGING_HEADERS: [&str; 10] = [
     "x-rewrite-url",
 ];
 
-/// Query parameters that are credentials or choose between the operator's own accounts, in addition to parameters named like the
-/// headers above.
+/// Query parameters that are credentials or that choose one of the operator's accounts. Query parameters with the name of a
+/// withheld header are withheld, too.
 const WITHHELD_PARAMETERS: [&str; 7] = [
     "access-token",
     "groupid",
@@ -73,11 +73,11 @@ const WITHHELD_PARAMETERS: [&str; 7] = [
     "userproject",
 ];
 
-/// How many times a text is percent-decoded in the search for a key. No server decodes a text that is encoded more often.
+/// The number of times that a string is percent-decoded in the search for a key. No server decodes a string more often.
 const DECODINGS_MAX: usize = 3;
 
-/// The headers of [`CONNECTION_HEADERS`] and [`ANSWER_CHANGING_HEADERS`], by the length of their names, for quick lookups: every
-/// header of every request is looked up.
+/// The headers of [`CONNECTION_HEADERS`] and [`ANSWER_CHANGING_HEADERS`], by the length of their names. The length makes lookups
+/// fast, because every header of every request is looked up.
 static WITHHELD_HEADERS: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     let mut by_length: Vec<Vec<&str>> = Vec::new();
     for name in CONNECTION_HEADERS.iter().chain(&ANSWER_CHANGING_HEADERS) {
@@ -90,7 +90,7 @@ static WITHHELD_HEADERS: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     by_length
 });
 
-/// Whether a header is withheld from the provider. An underscore is treated as a hyphen, because servers do that.
+/// Whether a header is withheld from the provider. An underscore is treated as a hyphen, because some servers do the same.
 pub(crate) fn is_withheld_header(name: &str) -> bool {
     let mut listed = WITHHELD_HEADERS.get(name.len()).into_iter().flatten();
     listed.any(|listed| is_same_header(name, listed))
@@ -104,8 +104,8 @@ fn is_websocket_header(name: &str) -> bool {
     begin.is_some_and(|begin| is_same_header(begin, WEBSOCKET_PREFIX))
 }
 
-/// Whether a query parameter is withheld from the provider. `name` is as written in the query. A leading `$` is ignored, because
-/// Google accepts its parameters with and without it.
+/// Whether a query parameter is withheld from the provider. `name` is the name as written in the query. A leading `$` is ignored,
+/// because Google accepts its parameters with and without it.
 pub(crate) fn is_withheld_parameter(name: &str) -> bool {
     let name = percent_decoded(name);
     let name = name.trim_start_matches('$');
@@ -119,16 +119,16 @@ fn percent_decoded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The key that the client presented, for a search in everything that would be forwarded.
+/// A search for the key that the client presented, in everything that would be forwarded.
 ///
-/// The search is for the random part only. The prefix and the checksum are not secret, so the random part alone reveals the key.
+/// The search is for the random part only. This part alone reveals the key, because the prefix and the checksum are not secret.
 #[derive(Debug)]
 pub(crate) struct PresentedKey<'k> {
     random: &'k [u8],
 }
 
 impl<'k> PresentedKey<'k> {
-    /// Prepares the search for this key.
+    /// Prepares the search for a key.
     pub(crate) fn new(key: &'k ServiceKey) -> Self {
         Self {
             random: key.random().as_bytes(),
@@ -150,7 +150,7 @@ impl<'k> PresentedKey<'k> {
         contains_secret(&text, self.random)
     }
 
-    /// Whether a header's name contains the key. Case is ignored, because header names are in lower case.
+    /// Whether a header's name contains the key. Case is ignored, because header names are converted to lower case.
     pub(crate) fn is_in_name(&self, name: &str) -> bool {
         let length = self.random.len();
         name.len() >= length
@@ -161,19 +161,20 @@ impl<'k> PresentedKey<'k> {
     }
 }
 
-/// Query parameters, in both of Google's spellings, that change a Gemini-style answer
-/// (<https://cloud.google.com/apis/docs/system-parameters>): it would lack its usage, or have a form that no client of weir
-/// requests.
+/// Query parameters that change a Gemini-style answer, in both of Google's spellings
+/// (<https://cloud.google.com/apis/docs/system-parameters>). With them, the answer would lack its usage, or have a form that no
+/// client of weir requests.
 const ANSWER_CHANGING_PARAMETERS: [&str; 5] = ["$alt", "$callback", "$fields", "callback", "fields"];
 
 /// The only query parameter of a Gemini-style request that is forwarded.
 const ALT: &str = "alt";
 
-/// Checks the query of a Gemini-style request: `alt`, which chooses the form of the answer, is the only parameter that may change
-/// the answer.
+/// Checks the query of a Gemini-style request. The only parameter in it that may change the answer is `alt`, which chooses the
+/// form of the answer.
 ///
 /// # Errors
-/// The query has another such parameter, or an `alt` that the operation does not support. The error is the message to the client.
+/// The query has another parameter that changes the answer, or an `alt` that the operation does not support. The error is the
+/// message for the client.
 pub(crate) fn check_query(operation: Operation, query: Option<&str>) -> Result<(), String> {
     if !operation.has_model_in_path() {
         return Ok(());
@@ -194,9 +195,9 @@ pub(crate) fn check_query(operation: Operation, query: Option<&str>) -> Result<(
     }
 }
 
-/// Returns the part of a checked query that is forwarded to the provider; `None` if nothing of it is. Of a Gemini-style request,
-/// only `alt` is forwarded. Of other requests, all parameters are, except those for which [`is_withheld_parameter`] is true and
-/// those that contain the client's key. Each parameter stays as it was written.
+/// Returns the part of a checked query that is forwarded to the provider; `None` if no part is forwarded. For a Gemini-style
+/// request, only `alt` is forwarded. For other requests, a parameter is forwarded unless [`is_withheld_parameter`] is true for it
+/// or it contains the client's key. Each parameter is forwarded as it was written.
 pub(crate) fn forwarded_query(operation: Operation, query: Option<&str>, key: &PresentedKey<'_>) -> Option<String> {
     let passes = |pair: &&str| match operation.has_model_in_path() {
         true => decode_query_text(parameter_name(pair)) == ALT,
@@ -206,9 +207,10 @@ pub(crate) fn forwarded_query(operation: Operation, query: Option<&str>, key: &P
     Some(kept.join("&")).filter(|query| !query.is_empty())
 }
 
-/// Whether `text` contains `secret`, byte for byte. An empty secret is never contained.
+/// Whether `text` contains `secret`. The result is false for an empty secret.
 ///
-/// Most texts of a request are shorter than the secret, so building a searcher for the secret would cost more than this search.
+/// Most strings in a request are shorter than the secret, so a substring searcher would take longer to build than this search
+/// takes.
 pub(crate) fn contains_secret(text: &[u8], secret: &[u8]) -> bool {
     let Some((first, last_start)) = secret.first().zip(text.len().checked_sub(secret.len())) else {
         return false;
@@ -230,12 +232,12 @@ pub(crate) enum AccountHeader {
     Organization,
     /// A project, or a resource that belongs to a project.
     Project,
-    /// A person, or a user of an account.
+    /// A user, or a member of an account.
     User,
 }
 
-/// The words that identify each kind. A header whose name contains one of them is of that kind, such as `openai-organization`,
-/// `x-goog-user-project` or `set-cookie`.
+/// The words that identify each kind of header. A header is of a kind if its name contains one of the kind's words, such as
+/// `openai-organization`, `x-goog-user-project` or `set-cookie`.
 const WORDS: [(AccountHeader, &[&str]); 6] = [
     (
         Credential,
@@ -276,7 +278,7 @@ const WORDS: [(AccountHeader, &[&str]); 6] = [
     ),
 ];
 
-/// Pairs of words that identify a credential if a header's name contains them one after the other.
+/// Pairs of words that identify a credential if they follow each other in a header's name.
 const CREDENTIAL_PAIRS: [[&str; 2]; 4] = [
     ["access", "key"],
     ["api", "key"],
@@ -284,21 +286,22 @@ const CREDENTIAL_PAIRS: [[&str; 2]; 4] = [
     ["subscription", "key"],
 ];
 
-/// Words that cancel the meaning of the word before them. `user-agent` names a program rather than a user, and `token-count` is a
-/// number.
+/// Words that cancel the meaning of the word before them. For example, `user-agent` names a program and not a user, and
+/// `token-count` is a number.
 const EXCEPT_BEFORE: [(&str, &[&str]); 2] = [("token", &["budget", "count", "limit", "usage"]), ("user", &["agent"])];
 
-/// The word that marks a header as stating a limit, whatever other words its name has, such as
+/// A header whose name contains this word states a limit, and carries no account information. An example is
 /// `x-ratelimit-limit-project-tokens`.
 const LIMIT_WORD: &str = "ratelimit";
 
-/// Complete names of headers that carry account information although their words do not identify it.
+/// Complete names of headers that carry account information although no word of [`WORDS`] is in them.
 const NAMES: [(AccountHeader, &[&str]); 2] = [
     (Credential, &["x-allowed-locations", "x-goog-iam-authority-selector"]),
     (Project, &["x-goog-cloud-target-resource", "x-goog-request-params"]),
 ];
 
-/// Frequent names of headers without account information. They are looked up first, so that they need not be split into words.
+/// Frequent names of headers without account information. They are looked up first, so that their names need not be split into
+/// words.
 const COMMON: [&str; 19] = [
     "accept",
     "accept-encoding",
@@ -321,7 +324,8 @@ const COMMON: [&str; 19] = [
     "x-request-id",
 ];
 
-/// The lookup table for the names of all headers of all messages. Most words and names are ruled out by their length alone.
+/// The lookup table for header names. The length alone excludes most words and names, which matters because every header of every
+/// message is looked up.
 static TABLE: LazyLock<HeaderWordTable> = LazyLock::new(|| {
     let mut table = HeaderWordTable::default();
     let words = WORDS
@@ -352,7 +356,7 @@ static TABLE: LazyLock<HeaderWordTable> = LazyLock::new(|| {
     table
 });
 
-/// The number of lengths that the table distinguishes. Greater lengths are taken modulo this number.
+/// The number of lengths that the table distinguishes. A length is taken modulo this number.
 const LENGTHS: usize = 64;
 const LETTERS: usize = 26;
 
@@ -361,9 +365,10 @@ struct HeaderWordTable {
     /// The frequent names without account information, by length.
     common: Vec<Vec<&'static str>>,
     words: Vec<AccountWord>,
-    /// For each letter, the lengths of the words, and of the first words of pairs, that begin with it. Each length is one bit.
+    /// For each letter, the lengths of the words and of the first words of pairs that begin with this letter. Each bit represents
+    /// a length.
     word_lengths: [u64; LETTERS],
-    /// The lengths of the complete names in `NAMES`. Each length is one bit.
+    /// The lengths of the complete names in `NAMES`. Each bit represents a length.
     name_lengths: u64,
 }
 
@@ -385,7 +390,7 @@ impl HeaderWordTable {
             .for_each(|lengths| *lengths |= 1 << (word.len() % LENGTHS));
     }
 
-    /// Whether the lists may contain a word. The answer can be true for a word that they do not contain, but not the reverse.
+    /// Whether the lists may contain a word. `true` can be wrong, `false` is always right.
     fn may_contain(&self, word: &[u8]) -> bool {
         let Some(first) = word.first() else { return false };
         let lengths = self.word_lengths.get(letter(*first)).copied().unwrap_or(0);
@@ -402,13 +407,13 @@ impl HeaderWordTable {
     }
 }
 
-/// Returns the index of a letter in the alphabet; 26 or more for any other byte.
+/// Returns the index of a letter in the alphabet, from 0 to 25; a higher number for any other byte.
 fn letter(byte: u8) -> usize {
     usize::from(byte.to_ascii_lowercase().wrapping_sub(b'a'))
 }
 
 /// Returns the kind of account information that a header carries; `None` if it carries none. An underscore or a full stop is
-/// treated as a hyphen, because servers do that.
+/// treated as a hyphen, because some servers do the same.
 pub(crate) fn account_header_kind(name: &str) -> Option<AccountHeader> {
     let (table, mut rest) = (&*TABLE, name.as_bytes());
     if table.common.get(name.len()).is_some_and(|same| same.contains(&name)) {
@@ -435,7 +440,7 @@ pub(crate) fn account_header_kind(name: &str) -> Option<AccountHeader> {
     named.next().map(|(kind, _)| *kind)
 }
 
-/// Splits a name after its first word, and returns that word and the rest.
+/// Splits a name after its first word. Returns the first word and the rest.
 fn first_word(name: &[u8]) -> (&[u8], &[u8]) {
     let end = memchr3(b'-', b'_', b'.', name).and_then(|end| name.split_at_checked(end));
     end.map_or((name, &[]), |(word, behind)| {
@@ -449,8 +454,8 @@ fn is_limit_header(name: &str) -> bool {
     words.any(|word| word.eq_ignore_ascii_case(LIMIT_WORD))
 }
 
-/// Whether a name equals a listed name. Case is ignored, and an underscore is treated as a hyphen. `listed` must have only
-/// hyphens and lower-case letters.
+/// Whether a name equals the name `listed`. Case is ignored, and an underscore equals a hyphen. `listed` must consist of hyphens
+/// and lower-case letters only.
 pub(crate) fn is_same_header(name: &str, listed: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     name.len() == listed.len() && name.bytes().zip(listed.bytes()).all(|(one, other)| plain(one) == other)

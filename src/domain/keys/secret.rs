@@ -1,5 +1,5 @@
-//! Secrets and service keys. Neither can be printed by accident. The format of a key can be checked offline, and only its digest
-//! is stored.
+//! Secrets and service keys. Their types prevent accidental printing. The format of a key can be checked without the store, and
+//! only the digest of a key is stored.
 
 #[cfg(test)]
 mod tests;
@@ -14,11 +14,11 @@ use thiserror::Error;
 
 /// The maximum length of the prefix of service keys, in characters.
 pub(crate) const KEY_PREFIX_CHARS_MAX: usize = 16;
-/// The length of a service key's random part: 43 base 62 characters carry 256 bits.
+/// The length of a service key's random part in characters: 43 base 62 characters carry 256 bits.
 pub(crate) const KEY_RANDOM_CHARS: usize = 43;
-/// The length of a service key's checksum: 6 base 62 characters hold any 32-bit number.
+/// The length of a service key's checksum in characters: 6 base 62 characters can represent any 32-bit number.
 pub(crate) const KEY_CHECKSUM_CHARS: usize = 6;
-/// The length of a key's hint, by which users recognise the key: its last characters.
+/// The length of a key's hint in characters. The hint is the end of the key, by which users recognise the key.
 pub(crate) const KEY_HINT_CHARS: usize = 4;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -28,17 +28,17 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a credential as it was read from its source.
+    /// Wraps a credential that was read from its source.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Returns the credential in clear, for the one place that sends it.
+    /// Returns the credential in clear, for the code that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether the credential is empty, because its source exists but has no content.
+    /// Whether the credential is empty, because its source exists but is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,7 +50,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The word with which every service key of an installation begins: 1 to 16 characters of `a-z0-9`.
+/// The prefix of every service key of an installation: 1 to 16 characters of `a-z0-9`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyPrefix(String);
 
@@ -69,7 +69,7 @@ impl KeyPrefix {
         }
     }
 
-    /// Returns the prefix as in the configuration.
+    /// Returns the prefix as it is in the configuration.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -94,10 +94,10 @@ pub(crate) struct KeyPrefixError {
     text: String,
 }
 
-/// Why a text is not a service key. The error never repeats the text.
+/// The reason why a string is not a service key. The error never repeats the string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum KeyFormatError {
-    /// The text does not begin with the installation's prefix and a hyphen.
+    /// The string does not begin with the installation's prefix and a hyphen.
     #[error("the key does not begin with the prefix of this service's keys")]
     Prefix,
     /// The part after the prefix is too short or too long.
@@ -106,20 +106,21 @@ pub(crate) enum KeyFormatError {
     /// The part after the prefix has characters outside `0-9A-Za-z`.
     #[error("the key has other characters than letters and digits")]
     Alphabet,
-    /// The checksum does not match, because of a typing error or because the key was made up.
+    /// The checksum does not match, because of a typing error or because the key was invented.
     #[error("the key's checksum does not match")]
     Checksum,
 }
 
-/// A service key in clear: `<prefix>-<43 base62><6 base62 checksum>`. The checksum is the CRC32 of everything before it, zero
-/// padded. A key exists in this form only while a request runs and while a new key is displayed once. It is never stored.
+/// A service key in clear: `<prefix>-<43 base62><6 base62 checksum>`. The checksum is the CRC32 of everything before it, padded
+/// with zeros. A key exists in clear only while a request is running, and while a new key is displayed once. It is never stored
+/// in clear.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServiceKey {
     text: String,
 }
 
 impl ServiceKey {
-    /// Draws a new key from a cryptographic random number generator.
+    /// Generates a new key with a cryptographic random number generator.
     pub(crate) fn generate(prefix: &KeyPrefix, rng: &mut impl CryptoRng) -> Self {
         let mut text = format!("{prefix}-{}", random_base62(KEY_RANDOM_CHARS, rng));
         let checksum = checksum_of(&text);
@@ -127,7 +128,7 @@ impl ServiceKey {
         Self { text }
     }
 
-    /// Derives a key from a seed and a purpose. The same prefix, seed and purpose give the same key.
+    /// Derives a key from a seed and a purpose. The same prefix, seed and purpose always give the same key.
     pub(crate) fn from_seed(prefix: &KeyPrefix, seed: &[u8], purpose: &str) -> Self {
         let mut text = format!("{prefix}-{}", derived_base62(KEY_RANDOM_CHARS, seed, purpose));
         let checksum = checksum_of(&text);
@@ -135,8 +136,8 @@ impl ServiceKey {
         Self { text }
     }
 
-    /// Parses a key and checks its format and checksum offline, so that a mistyped key costs no call to the store. The checksum
-    /// does not stop made-up keys, because anybody can compute it.
+    /// Parses a key, and checks its format and checksum. A mistyped key is therefore rejected without a call to the store. The
+    /// checksum does not detect invented keys, because anybody can compute it.
     pub(crate) fn parse(prefix: &KeyPrefix, text: &str) -> Result<Self, KeyFormatError> {
         let (before, rest) = text.split_once('-').ok_or(KeyFormatError::Prefix)?;
         if before != prefix.as_str() {
@@ -157,7 +158,7 @@ impl ServiceKey {
         Ok(Self { text: text.to_owned() })
     }
 
-    /// Returns the key in clear, to display a new key once.
+    /// Returns the key in clear, so that a new key can be displayed once.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
@@ -168,13 +169,13 @@ impl ServiceKey {
         rest.get(..KEY_RANDOM_CHARS).unwrap_or(rest)
     }
 
-    /// Returns the digest under which the store finds the key.
+    /// Returns the digest of the key. The store finds the key by this digest.
     pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest(Sha256::digest(self.text.as_bytes()).into())
     }
 
-    /// Returns the last characters of the key, by which users recognise it. They are a part of the checksum, and reveal no more
-    /// than as many characters of the random part.
+    /// Returns the last characters of the key, by which users recognise it. They are part of the checksum, and reveal no more
+    /// about the random part than the same number of its own characters would.
     pub(crate) fn hint(&self) -> String {
         let start = self.text.len().saturating_sub(KEY_HINT_CHARS);
         self.text.get(start..).unwrap_or_default().to_owned()
@@ -187,8 +188,8 @@ impl fmt::Debug for ServiceKey {
     }
 }
 
-/// The SHA-256 of a key, which does not reveal the key. `Debug` writes only its beginning, so that logs cannot be matched against
-/// a store.
+/// The SHA-256 digest of a key, which does not reveal the key. `Debug` writes only the beginning of the digest, so that logs
+/// cannot be matched with a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeyDigest([u8; 32]);
@@ -227,8 +228,8 @@ impl KeyDigest {
             .collect()
     }
 
-    /// Parses exactly the form that [`KeyDigest::to_hex`] writes, so that each digest has a single text form. `None` for any
-    /// other text.
+    /// Parses exactly the form that [`KeyDigest::to_hex`] writes, so that each digest has only one string form. `None` for any
+    /// other string.
     pub fn from_hex(text: &str) -> Option<Self> {
         let nibble = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
@@ -254,7 +255,7 @@ impl fmt::Debug for KeyDigest {
     }
 }
 
-/// Draws `chars` base 62 characters, each of the 62 with the same probability.
+/// Generates `chars` random base 62 characters, all with the same probability.
 pub(crate) fn random_base62(chars: usize, rng: &mut impl CryptoRng) -> String {
     (0..chars).map(|_| base62_digit(rng.random_range(0..62))).collect()
 }
@@ -269,8 +270,9 @@ fn checksum_of(text: &str) -> String {
     digits.iter().collect()
 }
 
-/// Derives `chars` base 62 characters from a seed and a purpose. The same inputs give the same characters, with any version of
-/// any crate: they are the bytes of HMAC-SHA-256 over a counter, without the bytes that would make some characters more frequent.
+/// Derives `chars` base 62 characters from a seed and a purpose. The same inputs give the same characters in every version of
+/// weir and of its dependencies. The characters are computed from HMAC-SHA-256 over a counter and the purpose. Bytes that would
+/// make some characters more frequent are skipped.
 pub(crate) fn derived_base62(chars: usize, seed: &[u8], purpose: &str) -> String {
     let mut digits = String::new();
     for block in 0_u64.. {
@@ -297,7 +299,7 @@ pub(super) fn base62_digit(value: u32) -> char {
         .map_or('0', |&byte| char::from(byte))
 }
 
-/// The prefix of a webhook secret that is encoded in base64.
+/// The prefix of a webhook secret whose rest is encoded in base64.
 const ENCODED: &str = "whsec_";
 
 /// A signer of webhook messages.
@@ -311,11 +313,11 @@ impl fmt::Debug for WebhookSigner {
 }
 
 impl WebhookSigner {
-    /// Creates a signer. A secret that begins with `whsec_` is decoded from base64; of any other secret, the bytes of its text
-    /// are used.
+    /// Creates a signer. If the secret begins with `whsec_`, the rest is decoded from base64. Otherwise, the bytes of the
+    /// complete secret are used.
     ///
     /// # Errors
-    /// The text after `whsec_` is not base64. The error does not repeat the secret.
+    /// The secret begins with `whsec_`, and the rest is not base64. The error does not repeat the secret.
     pub(crate) fn new(secret: &Secret) -> Result<Self, String> {
         let bytes = match secret.expose().strip_prefix(ENCODED) {
             Some(encoded) => STANDARD
@@ -323,7 +325,7 @@ impl WebhookSigner {
                 .map_err(|_| format!("the text after `{ENCODED}` is not base64"))?,
             None => secret.expose().as_bytes().to_vec(),
         };
-        // HMAC accepts a key of any length, so this does not fail.
+        // HMAC accepts keys of any length, so this never fails.
         Hmac::new_from_slice(&bytes)
             .map(Self)
             .map_err(|error| error.to_string())
@@ -355,7 +357,7 @@ mod webhook_signature_tests {
 
     #[test]
     fn a_signature_is_that_of_the_standards_own_example() {
-        // https://github.com/standard-webhooks/standard-webhooks, the test of its libraries.
+        // The example is from the tests of the libraries at https://github.com/standard-webhooks/standard-webhooks.
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         let id = "msg_p5jXN8AQM9LWM0D4loKWxJek";
         let signature = signature(secret, id, 1_614_265_330, r#"{"test": 2432232314}"#);

@@ -1,11 +1,11 @@
-//! The limits of keys and accounts, and the thresholds at which notices about quotas are sent.
+//! The limits of keys and accounts, and the percentages of a quota at which notices are sent.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::domain::money::NanoUsd;
 
-/// The period after which a quota resets. A reset is always at 00:00 UTC.
+/// The period after which a quota resets. All resets are at 00:00 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaReset {
@@ -21,7 +21,7 @@ pub enum QuotaReset {
 }
 
 impl QuotaReset {
-    /// Returns the name that is used on the command line.
+    /// Returns the choice's name on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -32,7 +32,7 @@ impl QuotaReset {
     }
 }
 
-/// The error that a string is not one of the choices.
+/// The error that a string is not the name of one of the choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the value is not one of the choices")]
 pub struct UnknownChoice;
@@ -48,19 +48,20 @@ impl std::str::FromStr for QuotaReset {
     }
 }
 
-/// What happens to a running answer when its hold cannot grow because the key's quota or the balance is used up.
+/// The way in which a running answer continues or ends when its hold cannot grow, because the key's quota or the balance is used
+/// up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
-    /// The answer may finish, up to the limit of the [`FinishFactor`], and is charged in full.
+    /// The answer can finish within the limit of the [`FinishFactor`], and is charged in full.
     #[default]
     Finish,
-    /// The answer is cut off with the protocol's in-band error.
+    /// The answer is cut off with an error of the protocol in the answer's body.
     Cut,
 }
 
 impl OnExhausted {
-    /// Returns the name that is used on the command line.
+    /// Returns the choice's name on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Finish => "finish",
@@ -80,8 +81,8 @@ impl std::str::FromStr for OnExhausted {
     }
 }
 
-/// The maximum cost of an answer that may finish after the quota is used up. It is a multiple of the key's quota or, for a key
-/// without a quota, of the account's balance.
+/// The maximum cost of an answer that finishes after the quota or the balance is used up. It is a multiple of the key's quota or,
+/// for a key without a quota, of the account's balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FinishFactor(Option<u32>);
@@ -89,7 +90,7 @@ pub struct FinishFactor(Option<u32>);
 impl FinishFactor {
     /// The largest finish factor.
     pub const MAX: u32 = 1_000;
-    /// No limit: an answer is never cut off.
+    /// No limit: an answer never ends because of its cost.
     pub const NONE: Self = Self(None);
 
     /// Creates a factor from 1 to [`FinishFactor::MAX`]; `None` for any other number.
@@ -121,7 +122,7 @@ impl Default for FinishFactor {
     }
 }
 
-/// The state at a provider that a request may refer to. Such state is an earlier response, a conversation, a container or a file.
+/// The state at a provider to which a request can refer: earlier responses, conversations, containers and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderState {
@@ -133,7 +134,7 @@ pub enum ProviderState {
 }
 
 impl ProviderState {
-    /// Returns the name that is used on the command line.
+    /// Returns the choice's name on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -168,27 +169,27 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// The largest value of each limit. With it, all numbers in the computation of rates are below 2^53.
+    /// The maximum value of each limit. With it, all numbers in the computation of rates are below 2^53.
     pub const MAX: u64 = 1_000_000_000;
 }
 
 /// The quota, the rate limits and the notices of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KeyTerms {
-    /// The key's quota: the maximum amount that it may spend per period; `None` if unlimited.
+    /// The key's quota: the maximum amount that the key can spend per period; `None` if it is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<NanoUsd>,
     /// The period after which the quota resets.
     #[serde(default)]
     pub reset: QuotaReset,
-    /// What happens to a running answer when the quota is used up.
+    /// The way in which a running answer continues or ends when the quota is used up.
     #[serde(default)]
     pub on_exhausted: OnExhausted,
-    /// The maximum cost of an answer that may finish after the quota is used up.
+    /// The maximum cost of an answer that finishes after the quota is used up.
     #[serde(default, skip_serializing_if = "FinishFactor::is_default")]
     pub finish_factor: FinishFactor,
-    /// The percentages of the quota at which notices are sent; `None` for those of the account, or else those in the
-    /// configuration.
+    /// The percentages of the quota at which notices are sent. `None` means the percentages of the account, or those in the
+    /// configuration if the account has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<Thresholds>,
     /// The key's rate and concurrency limits.
@@ -203,16 +204,17 @@ impl KeyTerms {
     }
 }
 
-/// The rate limits of an account, and its settings for notices and for state at providers.
+/// The limits of an account, and its settings for notices and for state at providers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccountTerms {
-    /// The balance at or below which the account's balance counts as low; `None` if it never does.
+    /// The low mark: the balance is low if it is at or below this amount. `None` if the balance is never low.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low_balance: Option<NanoUsd>,
-    /// The state at providers that the account's requests may refer to.
+    /// The state at providers to which the account's requests can refer.
     #[serde(default)]
     pub provider_state: ProviderState,
-    /// The percentages of its keys' quotas at which notices are sent; `None` for those in the configuration.
+    /// The percentages of the quotas of the account's keys at which notices are sent; `None` for the percentages in the
+    /// configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<Thresholds>,
     /// The account's rate and concurrency limits.
@@ -220,14 +222,14 @@ pub struct AccountTerms {
     pub rates: RateLimits,
 }
 
-/// A change of [`RateLimits`]. `None` leaves a limit as it is, and `Some(None)` removes it.
+/// A change of [`RateLimits`]. `None` does not change a limit, and `Some(None)` removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimitsChange {
-    /// The new maximum of requests per minute.
+    /// The new maximum number of requests per minute.
     pub rpm: Option<Option<u64>>,
-    /// The new maximum of tokens per minute.
+    /// The new maximum number of tokens per minute.
     pub tpm: Option<Option<u64>>,
-    /// The new maximum of concurrent requests.
+    /// The new maximum number of concurrent requests.
     pub concurrency: Option<Option<u64>>,
 }
 
@@ -243,18 +245,18 @@ impl RateLimitsChange {
     }
 }
 
-/// A change of [`KeyTerms`]. `None` leaves a value as it is.
+/// A change of [`KeyTerms`]. `None` does not change a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyTermsChange {
     /// The new quota; `Some(None)` removes the quota.
     pub quota: Option<Option<NanoUsd>>,
     /// The new period after which the quota resets.
     pub reset: Option<QuotaReset>,
-    /// The new choice what happens to a running answer when the quota is used up.
+    /// The new setting for running answers when the quota is used up.
     pub on_exhausted: Option<OnExhausted>,
-    /// The new maximum cost of an answer that may finish after the quota is used up.
+    /// The new maximum cost of an answer that finishes after the quota is used up.
     pub finish_factor: Option<FinishFactor>,
-    /// The new percentages of the quota at which notices are sent; `Some(None)` for those of the account or the configuration.
+    /// The new percentages of the quota at which notices are sent. `Some(None)` means those of the account or the configuration.
     pub notify: Option<Option<Thresholds>>,
     /// The change of rate and concurrency limits.
     pub rates: RateLimitsChange,
@@ -275,14 +277,14 @@ impl KeyTermsChange {
     }
 }
 
-/// A change of [`AccountTerms`]. `None` leaves a value as it is.
+/// A change of [`AccountTerms`]. `None` does not change a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AccountTermsChange {
-    /// The new balance at or below which the account's balance counts as low; `Some(None)` removes it.
+    /// The new low mark of the balance; `Some(None)` removes it.
     pub low_balance: Option<Option<NanoUsd>>,
-    /// The new choice of the state at providers that the account's requests may refer to.
+    /// The new setting for the state at providers to which the account's requests can refer.
     pub provider_state: Option<ProviderState>,
-    /// The new percentages of quotas at which notices are sent; `Some(None)` for those in the configuration.
+    /// The new percentages of quotas at which notices are sent. `Some(None)` means those in the configuration.
     pub notify: Option<Option<Thresholds>>,
     /// The change of rate and concurrency limits.
     pub rates: RateLimitsChange,
@@ -301,20 +303,20 @@ impl AccountTermsChange {
     }
 }
 
-/// All percentages of a quota at which a notice can be sent. Ledgers record when each is reached. The key, or else its account,
-/// or else the configuration chooses which of them send a notice.
+/// All percentages of a quota at which a notice can be sent. A ledger records when each is reached. The key's own setting, or
+/// else that of its account, or else the configuration determines which of them cause a notice.
 pub(crate) const PERCENTS: [u8; 6] = [50, 75, 80, 90, 95, 100];
 
 /// The percentages of a quota at which notices are sent: a subset of [`PERCENTS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<u8>", into = "Vec<u8>")]
 pub struct Thresholds {
-    /// The chosen percentages. Each of [`PERCENTS`] has a bit, the first the lowest.
+    /// The chosen percentages as a bit set. The lowest bit is for the first percentage in [`PERCENTS`].
     chosen: u8,
 }
 
 impl Thresholds {
-    /// Creates the set of these percentages, given in any order.
+    /// Creates a set of percentages, which are given in any order.
     ///
     /// # Errors
     /// Returns the first percentage that is not in [`PERCENTS`].
@@ -339,7 +341,7 @@ impl Thresholds {
     }
 }
 
-/// Ignores percentages that only a later version of weir has.
+/// Percentages that are not in [`PERCENTS`] are ignored. Only a later version of weir can have stored them.
 impl From<Vec<u8>> for Thresholds {
     fn from(percents: Vec<u8>) -> Self {
         let known = percents.into_iter().filter(|percent| PERCENTS.contains(percent));

@@ -1,51 +1,54 @@
-//! The reference model of one account: what every ledger store does, without any storage engine. Engines in another language
-//! follow the same rules to the letter, with integers that a double represents exactly.
+//! The reference model of one account: the behaviour of every ledger store, without any storage. Stores that are written in
+//! another language follow exactly the same rules, and use only integers that a double represents exactly.
 //!
-//! **Amounts.** Incoming amounts are clamped to ±[`NanoUsd::MAX`], and so is every sum. Negative estimates and charges are
-//! treated as zero.
+//! **Amounts.** Amounts in calls and steps are clamped to ±[`NanoUsd::MAX`], and so is every sum. Negative estimates and charges
+//! are treated as zero.
 //!
-//! **Existence.** An account is created by the first step applied to it, or by its first [`AccountRecord`]. Until then it has no
-//! keys and no holds. `created_at` is the time of the first [`AccountChange::Open`] that arrives; it is 0 before.
+//! **Existence.** An account is created by the first step that is applied to it, or by its first [`AccountRecord`]. Before that,
+//! it has no keys and no holds. `created_at` is the time in the first [`AccountChange::Open`] that arrives, and 0 before.
 //!
-//! **Keys** are mirrored: revision, revocation, expiry and terms. [`Account::admit`] works in this order:
+//! **Keys.** The account has a mirror of each key's record, with revision, revocation, expiry and terms. [`Account::admit`] has
+//! these steps:
 //!
-//! 1. It drops the nodes whose node lease has lapsed.
-//! 2. For a request that already has a hold it returns that hold, and neither checks nor changes anything else.
+//! 1. It removes the nodes whose node lease has lapsed.
+//! 2. If the request already has a hold, it returns that hold without further checks or changes.
 //! 3. If the call's revision of the key is lower than the mirrored one, it replies [`AdmitReply::StaleKey`].
-//! 4. A higher revision, or the first one, replaces the mirror if the account exists, even if the request is then refused.
-//! 5. It makes all checks, in the order of [`Denial`], before the next write. The key's expiry is compared with `now_ms / 1000`,
-//!    rounded down. Concurrency is checked for the key, then for the account. Rates are checked for the key's requests, the key's
-//!    tokens, the account's requests, and the account's tokens.
-//! 6. It writes buckets, hold and node lease.
+//! 4. If the call's revision is higher than the mirrored one, or no record is mirrored, it replaces the mirror if the account
+//!    exists. It does so even if the request is then refused.
+//! 5. It makes all checks, in the order of [`Denial`], before it writes anything else. The key's expiry is compared with
+//!    `now_ms / 1000`, rounded down. Concurrency is checked for the key, then for the account. Rates are checked for the key's
+//!    requests, the key's tokens, the account's requests, and the account's tokens, in this order.
+//! 6. It writes the rate buckets, the hold and the node lease.
 //!
-//! **Remaining money** is `balance - held`, and `quota - spent - held` if the key has a quota. For the quota, `spent` is the
-//! key's counter of the current period of its reset, and `held` is the sum of its holds that were admitted in that period. For
-//! the balance, `held` is the sum of all holds. If one of the two remainders is zero or less, the request is refused; the balance
-//! is checked first. The denial is "exhausted" if the money is spent, and "held" if running requests hold the rest. The hold is
-//! the least of the estimate and both remainders. A top-up computes the same, with the period of the hold's admission and the
-//! current quota. It ignores the key's state, suspension and rates, and never grants zero or less.
+//! **Remaining money.** The remaining balance is `balance - held`, where `held` is the sum of all holds. If the key has a quota,
+//! the remaining quota is `quota - spent - held`. In it, `spent` is the key's counter of the quota's current period, and `held`
+//! is the sum of the key's holds that were admitted in this period. If the remaining balance or quota is zero or less, the
+//! request is refused; the balance is checked first. The denial is "exhausted" if the money is spent, and "held" if running
+//! requests hold the rest. The hold is the lowest of the estimate, the remaining balance and the remaining quota. A top-up uses
+//! the same computation, with the period of the hold's admission and the current quota. It ignores the state of the key,
+//! suspension and rates, and never grants zero or less.
 //!
-//! **Running requests** are the live holds, including holds of zero. `ended_key` or `ended_account` of the calling node is
-//! subtracted from that node's own holds, down to zero. The holds of other nodes count in full, and so do free slots of leases. A
+//! **Running requests** are the live holds, including holds of zero. `ended_key` or `ended_account` is subtracted from the number
+//! of the calling node's own holds, down to zero. The holds of other nodes count in full, and so do free slots of leases. A
 //! request is refused if the number of running requests has reached the limit.
 //!
-//! **Rates**: see [`bucket`]. **Holds and leases**: see [`holds`]. A granted hold, a granted top-up, [`Account::renew`] for a
-//! node with holds, and [`Account::lease`] for the lease's holder set the end of the node lease to `LEASE_MS` from now. No other
-//! call changes it.
+//! **Rates** are described in [`bucket`], and **holds and leases** in [`holds`]. Four things set the end of the node lease to
+//! `LEASE_MS` from now: a granted hold, a granted top-up, [`Account::renew`] for a node with holds, and [`Account::lease`] for
+//! the lease's holder. Nothing else changes it.
 //!
-//! **Steps** need no clock. A settlement ends the node's hold of that request, if there is one. It subtracts the cost from the
-//! balance, and adds it to the account's `spent` and to the key's four counters for the time of admission. It corrects those
-//! token buckets that exist. The account need not have the key.
+//! **Steps** need no clock. A settlement ends the node's hold for its request, if such a hold exists. It subtracts the cost from
+//! the balance, and adds it to the account's `spent` and to the four counters of the key for the time of admission. It corrects
+//! the token buckets that exist. The account need not have the key.
 //!
-//! **Notices.** A settlement that brings a key's spending to a threshold of its quota, or the balance down to its low mark,
-//! records a notice: see [`notices`]. **Leases** of budget are holds, too: see [`leasing`], and [`pace`] for their rates and
-//! slots.
+//! **Notices.** A settlement records a notice when a key's spending reaches a percentage of its quota, or when the balance
+//! reaches its low mark: see [`notices`]. **Leases** of budget are holds, too: see [`leasing`], and see [`pace`] for their rates
+//! and slots.
 //!
-//! **Operations.** An amount with an operation id is applied once per id: see [`operations`]. **Payments** are included in the
-//! balance, and in the sums of their day and month: see [`PaidIn`].
+//! **Operations.** An amount with an operation id is applied only once for each id: see [`operations`]. **Payments** change the
+//! balance, and are included in the sums of their day and month: see [`PaidIn`].
 //!
-//! **Counters** of a key are stored by period. Counters of periods that ended more than 7 days ago may be dropped; the counter of
-//! all spending never is.
+//! **Counters** of a key are stored for each period. A store may drop the counters of a period that ended more than 7 days ago,
+//! but never the counter of all spending.
 
 pub(crate) mod bucket;
 pub(crate) mod holds;
@@ -95,28 +98,28 @@ pub(crate) struct Account {
     notices: Notices,
 }
 
-/// The durable part of an account, without its keys and operations.
+/// The durable state of an account, except its keys and operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AccountSummary {
-    /// The sum of all credits and adjustments, less all charges.
+    /// The sum of all credits and adjustments, minus all charges.
     pub balance: NanoUsd,
     /// The sum of all charges.
     pub spent: NanoUsd,
     /// The account's settings by operators.
     pub record: AccountRecord,
-    /// The time at which the account was created, in seconds since the Unix epoch; 0 if it was charged and its creation has not
-    /// arrived yet.
+    /// The time at which the account was created, in seconds since the Unix epoch; 0 if it was charged before the step that
+    /// creates it has arrived.
     pub created_at: i64,
-    /// The payments of the most recent day and month with payments.
+    /// The sums of payments on the most recent day, and in the most recent month, with payments.
     #[serde(default)]
     pub paid: PaidIn,
-    /// The number of the last applied step of each node.
+    /// The number of the last applied step, by node.
     pub watermarks: BTreeMap<NodeId, u64>,
-    /// For each node, the number in its journal up to which its rows are in the daily sums.
+    /// The number in each node's journal up to which the daily sums include the node's rows.
     pub summed: BTreeMap<NodeId, u64>,
 }
 
-/// The hold and the quota of a request that passes all checks, and the rate buckets after its admission.
+/// The hold and the quota of a request that has passed all checks, and the rate buckets after its admission.
 struct CheckedAdmission {
     hold: NanoUsd,
     key: RateBuckets,
@@ -125,7 +128,7 @@ struct CheckedAdmission {
 }
 
 impl Account {
-    /// Creates an account from its durable parts. It has no holds, and its rate buckets are full.
+    /// Creates an account from its durable state. It has no holds, and its rate buckets are full.
     pub(crate) fn from_stored(
         summary: AccountSummary,
         keys: impl IntoIterator<Item = (KeyId, AccountKey)>,
@@ -139,17 +142,17 @@ impl Account {
         }
     }
 
-    /// Returns the durable part; `None` if the account does not exist.
+    /// Returns the durable state; `None` if the account does not exist.
     pub(crate) fn summary(&self) -> Option<&AccountSummary> {
         self.summary.as_ref()
     }
 
-    /// Returns the remembered operations, which are also durable.
+    /// Returns the remembered operations. They are durable, too.
     pub(crate) fn operations(&self) -> &Operations {
         &self.operations
     }
 
-    /// Returns the durable part of one of the account's keys; `None` if the account does not have the key.
+    /// Returns the durable state of one of the account's keys; `None` if the account does not have the key.
     pub(crate) fn key(&self, id: &KeyId) -> Option<&AccountKey> {
         self.keys.get(id)
     }
@@ -159,7 +162,7 @@ impl Account {
         self.keys.get(id)?.revision()
     }
 
-    /// Decides whether a request is admitted, as [`crate::store::ledger::LedgerStore::admit`] describes.
+    /// Decides whether to admit a request, as described for [`crate::store::ledger::LedgerStore::admit`].
     pub(crate) fn admit(&mut self, ask: &AdmitCall, now_ms: i64) -> AdmitReply {
         self.holds.drop_lapsed(now_ms);
         if let Some(hold) = self.holds.get(&ask.node, &ask.request) {
@@ -252,13 +255,13 @@ impl Account {
         balance.saturating_sub(self.holds.held())
     }
 
-    /// Returns [`Account::quota_use`] of a key by its mirrored terms.
+    /// Returns the [`Account::quota_use`] of a key, with the terms in the mirror of its record.
     fn quota_of(&self, id: &KeyId, at_ms: i64) -> Option<QuotaUse> {
         let terms = self.keys.get(id).map(AccountKey::terms).unwrap_or_default();
         self.quota_use(&terms, id, at_ms)
     }
 
-    /// Returns the quota and the amount spent in the period that contains `at_ms`; `None` if the key has no quota.
+    /// Returns a key's quota and the amount spent in the period that contains `at_ms`; `None` if the key has no quota.
     fn quota_use(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64) -> Option<QuotaUse> {
         let quota = bounded(terms.quota?);
         let period = Period::of(terms.reset, at_ms);
@@ -269,13 +272,13 @@ impl Account {
         })
     }
 
-    /// Returns the rest of the quota in the period that contains `at_ms`.
+    /// Returns the remaining quota in the period that contains `at_ms`.
     fn remaining_quota(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64, used: &QuotaUse) -> NanoUsd {
         let held = self.holds.held_in(id, Period::of(terms.reset, at_ms));
         used.quota.saturating_sub(used.spent).saturating_sub(held)
     }
 
-    /// Enlarges the hold of a running request, as [`crate::store::ledger::LedgerStore::top_up`] describes.
+    /// Enlarges the hold of a running request, as described for [`crate::store::ledger::LedgerStore::top_up`].
     pub(crate) fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> TopUpReply {
         self.holds.drop_lapsed(now_ms);
         let Some(hold) = self.holds.get(&ask.node, &ask.request) else {
@@ -300,7 +303,8 @@ impl Account {
         TopUpReply::Granted(more)
     }
 
-    /// See [`crate::store::ledger::LedgerStore::apply`]. Returns the new watermark and the rows that enter the log.
+    /// Applies steps, as described for [`crate::store::ledger::LedgerStore::apply`]. Returns the new watermark, and the rows that
+    /// are added to the log.
     pub(crate) fn apply(&mut self, node: &NodeId, steps: &[Step], upto: u64) -> (u64, Vec<Arc<Row>>) {
         let before = self.watermark(node);
         let mut watermark = before;
@@ -357,7 +361,7 @@ impl Account {
         None
     }
 
-    /// Replaces the account's record, as [`crate::store::ledger::LedgerStore::set_terms`] describes.
+    /// Replaces the account's record, as described for [`crate::store::ledger::LedgerStore::set_terms`].
     pub(crate) fn set_terms(&mut self, from: &AccountRecord, to: &AccountRecord) -> bool {
         let present = self.record();
         if present == *from && from != to {
@@ -368,7 +372,7 @@ impl Account {
         present == *to
     }
 
-    /// Returns the number of the last applied step of a node; 0 if none was applied.
+    /// Returns the number of the node's last applied step; 0 if no step was applied.
     pub(crate) fn watermark(&self, node: &NodeId) -> u64 {
         let marks = self.summary.as_ref().map(|it| &it.watermarks);
         marks.and_then(|marks| marks.get(node)).copied().unwrap_or(0)
@@ -399,7 +403,7 @@ impl AccountSummary {
     }
 }
 
-/// Returns the cost of a settlement as it is charged, from zero to [`NanoUsd::MAX`].
+/// Returns the charge for a settlement: its cost, clamped to the range from zero to [`NanoUsd::MAX`].
 fn charge(settlement: &Settlement) -> NanoUsd {
     bounded(settlement.cost).max(NanoUsd::ZERO)
 }
@@ -416,7 +420,7 @@ fn sum(one: NanoUsd, other: NanoUsd) -> NanoUsd {
 }
 
 impl Account {
-    /// Returns the account's settings by operators; the default record if the account does not exist.
+    /// Returns the account's settings by operators. Returns the default record if the account does not exist.
     pub(crate) fn record(&self) -> AccountRecord {
         self.summary.as_ref().map(|summary| summary.record).unwrap_or_default()
     }
@@ -439,13 +443,13 @@ impl Account {
         })
     }
 
-    /// Returns the spending of each key in a period, without keys that have spent nothing.
+    /// Returns the spending of each key in a period. Keys without spending are left out.
     pub(crate) fn spend_by_key(&self, period: Period) -> SpendByKey {
         let of_keys = self.keys.iter().map(|(id, key)| (id.clone(), key.spent(period)));
         of_keys.filter(|(_, spent)| *spent > NanoUsd::ZERO).collect()
     }
 
-    /// Returns the spending of a key in the current periods; zeros if the account does not have the key.
+    /// Returns the spending of a key in the current periods. All amounts are zero if the account does not have the key.
     pub(crate) fn key_spend(&self, id: &KeyId, now_ms: i64) -> KeySpend {
         let spent = |period| self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
         let [all, day, week, month] = Period::each_at(now_ms).map(spent);

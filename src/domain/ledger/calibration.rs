@@ -1,16 +1,16 @@
-//! Learns from finished requests: the ratio of a model's tokens to weir's estimates, and how many tokens a key's requests to a
-//! model usually read from a cache, write to it and generate.
+//! Learning from finished requests. For each model, it learns the ratio of the reported tokens to weir's estimates. For each key
+//! and model, it learns how many tokens a request usually reads from a cache, writes to a cache, and generates.
 //!
-//! Caches work on the beginning of a prompt. So there are two predictions of the number of tokens that are read from a cache, and
-//! each is compared with every finished request:
+//! A cache stores the beginning of a prompt. There are two predictions of the number of tokens that a request reads from a cache.
+//! Each is compared with every finished request:
 //!
-//! - **Like the last request**: as many tokens as the last request read. This is right if the same beginning recurs, and if
-//!   nothing is ever read.
-//! - **All but the new turns**: a continued conversation was sent before, up to the model's last answer. This is right for
-//!   agents, also for many conversations at the same time.
+//! - **Like the last request**: the number of tokens that the last request read. This is right if prompts have the same
+//!   beginning, and if nothing is ever read from a cache.
+//! - **All but the new turns**: the number of tokens up to the model's last answer, because this part of the conversation was
+//!   sent before. This is right for agents, even for many conversations at the same time.
 //!
-//! The prediction with the smaller recent error is used. Neither is used before it has been right once, so the hold of a key
-//! whose requests never read from a cache covers its input in full.
+//! The prediction with the smaller recent error is used. A prediction of cached tokens is not used before it was right once. So
+//! if a key's requests never read from a cache, the hold covers their input in full.
 
 #[cfg(test)]
 mod tests;
@@ -20,22 +20,23 @@ use crate::domain::{
     wire::{tokens::TokenFactor, usage::Usage},
 };
 
-/// The minimum number of tokens, estimated and reported, of a request from which to learn. In smaller requests, providers have
-/// added most of the tokens.
+/// The minimum number of tokens, both estimated and reported, of a request from which to learn. Of the tokens of smaller
+/// requests, providers have added most.
 pub(crate) const LEARN_TOKENS_MIN: u64 = 50;
-/// The minimum and the maximum ratio that one request can contribute, in millionths.
+/// The minimum and the maximum ratio that is learned from one request, in millionths.
 const RATIO_MIN: i64 = MILLION / 4;
 const RATIO_MAX: i64 = MILLION * 4;
 const MILLION: i64 = 1_000_000;
-/// Each request moves the factor by 1/8 of the distance to its own ratio.
+/// Each request moves the factor by 1/8 of its distance to the request's own ratio.
 const STEP_DIVISOR: i64 = 8;
-/// Each request moves the factor by at most 1/20 of the factor, so that a few absurd requests have little effect.
+/// Each request moves the factor by at most 1/20 of its value, so that a few extreme requests have little effect.
 const STEP_MAX_DIVISOR: i64 = 20;
 
-/// The ratio of a model's tokens to weir's estimates, learned from the usage of finished requests. Each model has one for input
-/// and one for output.
+/// The ratio of the reported tokens to weir's estimates, learned from finished requests. Each model has one for input and one for
+/// output.
 ///
-/// It is a clamped moving average. Each request moves it by at most a twentieth, towards a ratio of at least 1/4 and at most 4.
+/// It is a clamped moving average. A request moves it by at most 1/20 of its value, towards a ratio that is clamped to the range
+/// from 1/4 to 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Calibration {
     /// The ratio in millionths.
@@ -49,7 +50,7 @@ impl Default for Calibration {
 }
 
 impl Calibration {
-    /// Learns from a finished request. `estimated` is the estimate without any factor, and `reported` is the number of tokens
+    /// Learns from a finished request. `estimated` is weir's estimate without this factor, and `reported` is the number of tokens
     /// that the provider reported.
     pub(crate) fn learn(&mut self, estimated: u64, reported: u64) {
         if estimated < LEARN_TOKENS_MIN || reported < LEARN_TOKENS_MIN {
@@ -62,22 +63,22 @@ impl Calibration {
         self.factor = (self.factor + step).clamp(RATIO_MIN, RATIO_MAX);
     }
 
-    /// Returns the factor for estimates; 1 before anything was learned.
+    /// Returns the factor for estimates. It is 1 before anything was learned.
     pub(crate) fn factor(&self) -> TokenFactor {
         u32::try_from((self.factor + 500) / 1_000).map_or(TokenFactor::ONE, TokenFactor::thousandths)
     }
 }
 
-/// The minimum number of output tokens that a hold covers, unless a limit is lower.
+/// The minimum number of output tokens that a hold covers, unless the request or the model has a lower limit.
 pub(crate) const OUTPUT_TOKENS_MIN: u64 = 64;
-/// The number of output tokens that a hold covers if nothing is known about a key's requests to a model. The hold grows while the
-/// answer runs.
+/// The number of output tokens that a hold covers if nothing was learned about a key's requests to a model. The hold grows while
+/// the answer is running.
 pub(crate) const OUTPUT_TOKENS_UNKNOWN: u64 = 2_048;
-/// The number at which token counts are capped, so that sums cannot overflow.
+/// The maximum of token counts. Higher counts are reduced to it, so that sums cannot overflow.
 const COUNT_MAX: u64 = 1 << 40;
 
-/// The usual output of one key's requests to one model: a moving average. About half of the requests generate more. The holds of
-/// those grow while they run, so that holds stay near the use.
+/// The usual number of output tokens of one key's requests to one model, as a moving average. About half of the requests generate
+/// more. Their holds grow while they run, so that the hold of a request is not much higher than its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TypicalOutput {
     /// The average, in sixteenths of a token.
@@ -92,7 +93,7 @@ impl TypicalOutput {
         }
     }
 
-    /// Learns from a finished request, with all its output tokens.
+    /// Learns from a finished request. `output_tokens` is the number of all its output tokens.
     pub(crate) fn learn(&mut self, output_tokens: u64) {
         let now = output_tokens.min(COUNT_MAX) * 16;
         self.average = self.average - self.average / 8 + now / 8;
@@ -104,8 +105,8 @@ impl TypicalOutput {
     }
 }
 
-/// Returns the number of output tokens that a hold covers: the usual number, but at most the limits of the request and of the
-/// model.
+/// Returns the number of output tokens that a hold covers. It is the usual number, but at most the limit of the request and that
+/// of the model.
 pub(crate) fn output_estimate(max_tokens: Option<u64>, usual: Option<&TypicalOutput>, model_max: Option<u64>) -> u64 {
     usual
         .map_or(OUTPUT_TOKENS_UNKNOWN, TypicalOutput::tokens)
@@ -122,8 +123,8 @@ fn scaled(value: u64, times: u64, over: u64) -> u64 {
     }
 }
 
-/// The expected tokens of a request, from which its hold and its part of the rate limits are computed. It has a type of its own,
-/// so that it can never become the usage of a row and be billed.
+/// The expected tokens of a request, from which its hold and its part of the rate limits are computed. It is a type of its own,
+/// so that it cannot accidentally be billed as the usage of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
     /// The expected input tokens.
@@ -132,16 +133,16 @@ pub(crate) struct Estimate {
     pub output: u64,
 }
 
-/// The expected input tokens by price category. No token is in two of them.
+/// The expected input tokens by price category. Each token is in one category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InputEstimate {
-    /// Tokens that are neither read from a cache nor written to one.
+    /// The number of tokens that are neither read from a cache nor written to one.
     pub uncached: u64,
-    /// Tokens that are read from a cache.
+    /// The number of tokens that are read from a cache.
     pub cache_read: u64,
-    /// Tokens that are written to a short-lived cache.
+    /// The number of tokens that are written to a short-lived cache.
     pub cache_write_short: u64,
-    /// Tokens that are written to a long-lived cache.
+    /// The number of tokens that are written to a long-lived cache.
     pub cache_write_long: u64,
 }
 
@@ -164,17 +165,17 @@ impl Estimate {
         self.input.total().saturating_add(self.output)
     }
 
-    /// Returns the expected cost, at the price of the most expensive modality.
+    /// Returns the expected cost, at the prices of the most expensive modality.
     pub(crate) fn cost(&self, price: &Price) -> NanoUsd {
         price.maximum_cost(&usage(&self.input, self.output), &Default::default())
     }
 
-    /// Returns the expected cost of the input, at the price of the most expensive modality.
+    /// Returns the expected cost of the input, at the prices of the most expensive modality.
     pub(crate) fn input_cost(&self, price: &Price) -> NanoUsd {
         price.maximum_cost(&usage(&self.input, 0), &Default::default())
     }
 
-    /// Returns the expected cost of the input as uncached text, which is what a row states whose usage is estimated.
+    /// Returns the expected cost of the input if all of it is uncached text. A row with estimated usage charges this cost.
     pub(crate) fn uncached_cost(&self, price: &Price) -> NanoUsd {
         let uncached = InputEstimate {
             uncached: self.input.total(),
@@ -195,29 +196,30 @@ fn usage(input: &InputEstimate, output: u64) -> Usage {
     }
 }
 
-/// Each request moves the averages of errors, and of written shares, by 1/4 of the distance.
+/// Each request moves the averages of the errors and of the written shares by 1/4 of their distance to the request's own values.
 const AVERAGE_DIVISOR: u64 = 4;
-/// The unit of written shares: thousandths of the input that is not read from a cache.
+/// The integer that represents a share of 1: shares are in thousandths of the input that is not read from a cache.
 const SHARE_ONE: u64 = 1_000;
 
-/// How many tokens one key's requests to one model usually read from a cache and write to it.
+/// The numbers of tokens that one key's requests to one model usually read from a cache and write to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TypicalInput {
     /// The number of tokens that the last request read from a cache.
     read_last: u64,
-    /// The average error of each prediction, in tokens.
+    /// The average errors of the two predictions, in tokens: first "like the last request", then "all but the new turns".
     off_by_last: u64,
     off_by_turns: u64,
-    /// The written shares of the input that was not read from a cache, in units of 1/[`SHARE_ONE`].
+    /// The averages of the shares that are written to a short-lived and to a long-lived cache, in units of 1/[`SHARE_ONE`]. They
+    /// are shares of the input that is not read from a cache.
     written_short: u64,
     written_long: u64,
-    /// Whether anything has been learnt.
+    /// Whether anything was learned.
     is_known: bool,
 }
 
 impl TypicalInput {
-    /// Learns from a finished request and its reported usage. `new` is the estimated number of its tokens from the beginning of
-    /// the model's last answer on; `None` if the conversation has no answer yet.
+    /// Learns from a finished request and its reported usage. `new` is the estimated number of its input tokens that begin with
+    /// the model's last answer; `None` if the conversation has no answer yet.
     pub(crate) fn learn(&mut self, reported: &Usage, new: Option<u64>) {
         let input = reported.input_total();
         let read = reported.cache_read_total();
@@ -242,8 +244,8 @@ impl TypicalInput {
         self.is_known = true;
     }
 
-    /// Splits `input` tokens into the expected parts, whose sum is `input`. `new` is the number of tokens from the beginning of
-    /// the model's last answer on; `None` if the conversation has no answer yet.
+    /// Splits `input` tokens into the expected numbers of each category, whose sum is `input`. `new` is the number of those
+    /// tokens that begin with the model's last answer; `None` if the conversation has no answer yet.
     pub(crate) fn estimate(&self, input: u64, new: Option<u64>) -> InputEstimate {
         let read = if self.off_by_turns < self.off_by_last {
             all_but(input, new)
@@ -263,7 +265,7 @@ impl TypicalInput {
     }
 }
 
-/// Returns the number of tokens of a conversation before its `new` tokens; zero for a conversation that has no answer yet.
+/// Returns the number of tokens of a conversation before its `new` tokens. Returns zero if the conversation has no answer yet.
 fn all_but(input: u64, new: Option<u64>) -> u64 {
     new.map_or(0, |new| input.saturating_sub(new))
 }

@@ -1,4 +1,4 @@
-//! The consumption log: one row for each billed request, and the lines of its charge.
+//! The consumption log: a row for each billed request, and the lines of a row's charge.
 
 #[cfg(test)]
 pub(crate) mod row_json_tests;
@@ -27,7 +27,8 @@ pub(crate) const RETENTION_DAYS: u32 = 180;
 /// The `outcome` in the row of a request that was running when weir crashed.
 pub(crate) const CRASH: &str = "crash";
 
-/// The maximum length of a row's losses in bytes, with one byte more for each loss, and without the number of further losses.
+/// The maximum total length of a row's losses in bytes. Each loss counts with its length plus one. The last entry, the number of
+/// further losses, is not included.
 pub(crate) const LOSSES_BYTES_MAX: usize = 768;
 
 /// The way in which a request reached weir.
@@ -42,7 +43,7 @@ pub enum RequestTransport {
 }
 
 impl RequestTransport {
-    /// The word in rows and in the access log.
+    /// Returns the transport's name in rows and in the access log.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -50,12 +51,12 @@ impl RequestTransport {
         }
     }
 
-    /// Returns the word of a transport that rows name: `None` for HTTP, which they leave out.
+    /// Returns the transport's name for a row; `None` for HTTP, which rows leave out.
     pub(crate) fn named(self) -> Option<&'static str> {
         (self != Self::Http).then_some(self.as_str())
     }
 
-    /// Parses a word; `None` if no transport has it.
+    /// Parses the name of a transport; `None` if no transport has this name.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         [Self::Http, Self::WebSocket]
             .into_iter()
@@ -69,18 +70,18 @@ impl RequestTransport {
     }
 }
 
-/// The translation of a request, in the form of its row.
+/// The translation of a request, as its row records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowTranslation {
-    /// See [`Row::translated`].
+    /// The protocols of client and provider: see [`Row::translated`].
     pub(crate) translated: Option<SmolStr>,
-    /// See [`Row::losses`].
+    /// The parts of the request and its answer that were adapted or dropped: see [`Row::losses`].
     pub(crate) losses: Vec<SmolStr>,
 }
 
 impl RowTranslation {
-    /// Lists the losses that fit into [`LOSSES_BYTES_MAX`], in their order. Losses that do not fit, and the `omitted` ones of which
-    /// only the number is known, are counted in a last entry, for example `more 12`.
+    /// Creates the list of losses, in their order, as far as they fit into [`LOSSES_BYTES_MAX`]. A last entry such as `more 12`
+    /// contains the number of further losses: those that do not fit, and the `omitted` ones.
     pub(crate) fn new(translated: &str, losses: impl IntoIterator<Item = String>, omitted: usize) -> Self {
         let (mut listed, mut bytes, mut more) = (Vec::new(), 0, omitted);
         for loss in losses {
@@ -102,14 +103,14 @@ impl RowTranslation {
     }
 }
 
-/// A billed request in the consumption log. With the prices of `price_version`, its cost can be computed again from its usage and
-/// modifiers, or from those of its parts if it has any.
+/// A billed request in the consumption log. Its cost can be computed again from the prices in `price_version`, with its usage and
+/// modifiers, or with those of its parts if it has parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The time at which the request ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// The time at which the request was admitted by the store's clock, in milliseconds since the Unix epoch. The charge belongs
-    /// to the quota periods that contain this time.
+    /// The time at which the request was admitted, by the store's clock, in milliseconds since the Unix epoch. The charge is
+    /// added to the quota periods that contain this time.
     pub admitted_ms: i64,
     /// The request id that weir has assigned.
     pub request_id: SmolStr,
@@ -119,9 +120,9 @@ pub struct Row {
     pub key_id: KeyId,
     /// The protocol: `messages`, `responses` or `gemini`.
     pub protocol: SmolStr,
-    /// The model's name as the client sent it, if a model could have that name.
+    /// The model's name as the client sent it, if it is a possible name of a model.
     pub model_asked: SmolStr,
-    /// The catalogue model that served the request, at whose price it was charged.
+    /// The catalogue model that served the request. The request was charged at this model's price.
     pub model: SmolStr,
     /// The provider that served the request.
     pub provider: SmolStr,
@@ -131,15 +132,15 @@ pub struct Row {
     pub outcome: SmolStr,
     /// Whether the answer was a stream.
     pub stream: bool,
-    /// The tags that the client has attached to the request.
+    /// The tags that the client attached to the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
-    /// The consumption of the request, over all its parts.
+    /// The total consumption of the request, over all its parts.
     #[serde(flatten)]
     pub usage: Usage,
     /// Whether the usage was reported or estimated.
     pub usage_source: UsageSource,
-    /// The consumption of each model; empty if the requested model ran alone and in one price tier.
+    /// The consumption of each model; empty if only the requested model ran, in one price tier.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<CostShare>,
     /// The properties of the answer that modify its price.
@@ -153,23 +154,24 @@ pub struct Row {
     pub latency_ms: u64,
     /// The number of milliseconds from the request's arrival to the answer's first content; `None` if the answer had no content.
     pub ttft_ms: Option<u64>,
-    /// The hold at the request's admission in nano-USD, whether placed in the store, taken from a lease of the node, or granted
-    /// by grace. `None` in a row of an earlier version of weir.
+    /// The hold at the request's admission in nano-USD. The hold was placed in the store, allocated from a lease of the node, or
+    /// granted by grace. `None` in a row of an earlier version of weir.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_nano_usd: Option<NanoUsd>,
-    /// The number of attempts at providers. `None` if unknown: in a row of an earlier version of weir, and after a crash before
-    /// the first checkpoint.
+    /// The number of attempts at providers. `None` if it is unknown: in a row of an earlier version of weir, or after a crash
+    /// before the first checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// How the request reached weir. In JSON, it is left out of the row of an HTTP request.
+    /// The transport by which the request reached weir. In JSON, it is left out for an HTTP request.
     #[serde(default, skip_serializing_if = "RequestTransport::is_http")]
     pub transport: RequestTransport,
     /// The protocols of client and provider of a translated request, for example `responses->chat`. `None` for other requests, and
     /// for a request that was running when weir crashed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub translated: Option<SmolStr>,
-    /// The members of a translated request, and the kinds of content of its answer, that were adapted or dropped: for example
-    /// `dropped tools[9]`, never a value. These are the first ones, at most 768 bytes, and then the number of the others: `more 12`.
+    /// The members of a translated request, and the kinds of content of its answer, that were adapted or dropped, such as
+    /// `dropped tools[9]`. Values are never included. The list contains the first ones in at most 768 bytes, and then the number
+    /// of the others, such as `more 12`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<SmolStr>,
 }
@@ -177,7 +179,7 @@ pub struct Row {
 /// A line of a row's charge: one kind of tokens or calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChargeLine {
-    /// The model that consumed them; `None` if the requested model ran alone, and for the request fee.
+    /// The model that consumed the tokens or calls; `None` if only the requested model ran, and for the request fee.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(flatten)]
@@ -185,8 +187,8 @@ pub(crate) struct ChargeLine {
 }
 
 /// Returns the lines of a row's charge while its prices are still in the catalogue. `find` returns the current price of a
-/// catalogue model at the row's provider. `None` if that price has another version than the row's, or if the lines do not add up
-/// to the charge, because no lines are better than wrong ones.
+/// catalogue model at the row's provider. `None` if a price is missing or has another version than in the row, or if the lines do
+/// not add up to the charge: no lines are better than wrong ones.
 pub(crate) fn price_lines(row: &Row, find: impl Fn(&str) -> Option<Arc<Price>>) -> Option<Vec<ChargeLine>> {
     let of_version = |model: &str, version: &str| find(model).filter(|price| price.version() == version);
     let (usage, modifiers) = (&row.usage, &row.modifiers);

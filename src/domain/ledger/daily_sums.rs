@@ -1,7 +1,8 @@
-//! Daily sums of the consumption log: the usage of each model by an account, by each of its keys and by each tag, for the day
-//! (UTC) on which the requests ended. A store changes them in the same atomic step in which it adds their rows.
+//! Daily sums of the consumption log. For each day (UTC), they contain the usage of each model by an account, by each of its keys
+//! and by each tag. A request belongs to the day on which it ended. A store updates the sums in the same atomic step in which it
+//! adds the rows.
 //!
-//! Counts and costs below zero are treated as zero. Each of them, and every sum, is at most 2^53 - 1.
+//! A negative number or cost is treated as zero. Each number, each cost and every sum is at most 2^53 - 1.
 
 #[cfg(test)]
 mod tests;
@@ -24,12 +25,12 @@ use crate::domain::{
 
 /// The maximum number of tags of one account that have sums of their own on one day. Further tags of that day share one sum.
 pub(crate) const TAGS_A_DAY_MAX: usize = 100;
-/// The largest count: the Lua scripts in Redis compute with doubles, which are exact up to this number.
+/// The maximum number in a sum. The Lua scripts in Redis compute with doubles, which are exact up to this number.
 const COUNT_MAX: u64 = NanoUsd::MAX.nanos().unsigned_abs();
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// The modulus of digests, small enough that a double has the exact sum of two digests.
+/// The modulus of digests. It is so small that a double can represent the sum of two digests exactly.
 const DIGESTS: u64 = 1 << 48;
-/// The size in bytes that most rows do not exceed.
+/// A size in bytes that most rows do not exceed in the form of the journal.
 const ROW_BYTES: usize = 512;
 
 /// Sums over rows of the consumption log.
@@ -42,7 +43,7 @@ pub struct Sums {
     pub errors: u64,
     /// The cost of the rows, in nano-USD.
     pub cost_nano_usd: NanoUsd,
-    /// The sum of the rows' digests ([`digest_of`]) modulo [`DIGESTS`]. It changes if any column of a row does.
+    /// The sum of the rows' digests ([`digest_of`]) modulo [`DIGESTS`]. It changes if any column of a row changes.
     #[serde(skip_serializing_if = "usage::is_zero")]
     pub digest: u64,
     /// The consumption of the rows.
@@ -50,16 +51,16 @@ pub struct Sums {
     pub usage: Usage,
 }
 
-/// The subject of sums: the rows of an account, a key or a tag. The order is that of the names in a store.
+/// The subject of sums: an account, a key or a tag. Subjects are sorted by their names in a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SumSubject {
     /// All rows of the account.
     Account,
     /// The rows of one of the account's keys.
     Key(KeyId),
-    /// The rows with tags that have no sums of their own (see [`TAGS_A_DAY_MAX`]). A row is included once.
+    /// The rows with a tag that has no sums of its own (see [`TAGS_A_DAY_MAX`]). A row with several such tags is included once.
     OtherTags,
-    /// The rows with a tag.
+    /// The rows with this tag.
     Tag(Tag),
 }
 
@@ -72,34 +73,34 @@ pub struct DailySum {
     pub subject: SumSubject,
     /// The catalogue model that served the requests.
     pub model: SmolStr,
-    /// The sums of that subject, model and day.
+    /// The sums for this subject, model and day.
     pub sums: Sums,
 }
 
 /// A selection of an account's sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SumSelector {
-    /// The sums of one subject.
+    /// The sums of this subject.
     One(SumSubject),
     /// The sums of each key.
     Keys,
-    /// The sums of each tag, and of the tags without sums of their own.
+    /// The sums of each tag that has its own sums, and the common sums of all other tags.
     Tags,
 }
 
-/// The sums of one account, by day, subject and model. They are the reference for every ledger.
+/// The sums of one account, by day, subject and model. Every ledger must compute the same sums as this type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DailySums(BTreeMap<(i64, SumSubject, SmolStr), Sums>);
 
-/// Rows of one account that are about to enter its sums. Rows of the same day, key and model are added up first, because there
-/// are many.
+/// Rows of one account that will be added to its sums. The rows of the same day, key and model are added up first, which makes
+/// adding many rows faster.
 #[derive(Debug, Default)]
 pub(crate) struct RowSums<'r> {
     by_key_and_model: BTreeMap<(i64, &'r KeyId, &'r SmolStr), Sums>,
     of_tags: DailySums,
 }
 
-/// The tags of one account that have sums of their own on one day: the first tags of that day.
+/// The tags of one account that have sums of their own on one day. These are the first tags of that day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DayTags(BTreeSet<Tag>);
 
@@ -108,8 +109,8 @@ pub(crate) fn day_of(row: &Row) -> i64 {
     row.time_ms.div_euclid(DAY_MS)
 }
 
-/// Returns the digest of a row: the lowest 48 bits of the first eight bytes, little-endian, of the SHA-256 of the row's bytes in
-/// the journal.
+/// Returns the digest of a row. The digest consists of the lowest 48 bits of the first eight bytes, in little-endian order, of a
+/// SHA-256. The SHA-256 is that of the row's bytes in the journal.
 fn digest_of(row: &Row) -> u64 {
     let mut bytes = Vec::with_capacity(ROW_BYTES);
     row.write_bytes(&mut bytes);
@@ -144,7 +145,7 @@ impl Sums {
 }
 
 impl SumSubject {
-    /// Returns the subject's name in a store: `a`, `k:KEY_ID`, `o` or `t:TAG`.
+    /// Returns the name under which a store keeps the subject: `a`, `k:KEY_ID`, `o` or `t:TAG`.
     pub(crate) fn store_name(&self) -> String {
         match self {
             Self::Account => "a".to_owned(),
@@ -154,7 +155,7 @@ impl SumSubject {
         }
     }
 
-    /// Parses the name of a subject in a store; `None` if `text` is not such a name.
+    /// Parses the name under which a store keeps a subject; `None` if `text` is not such a name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match (text, text.split_once(':')) {
             ("a", _) => Some(Self::Account),
@@ -167,7 +168,7 @@ impl SumSubject {
 }
 
 impl SumSelector {
-    /// Whether the selection contains a subject.
+    /// Whether the selection includes a subject.
     pub(crate) fn matches(&self, subject: &SumSubject) -> bool {
         match self {
             Self::One(wanted) => wanted == subject,
@@ -178,7 +179,7 @@ impl SumSelector {
 }
 
 impl DailySums {
-    /// Adds a row. `tags` are the tags with sums of their own on the row's day.
+    /// Adds a row. `tags` contains the tags that have sums of their own on the row's day.
     pub(crate) fn add(&mut self, row: &Row, tags: &mut DayTags) {
         let (day, sums) = (day_of(row), Sums::of(row));
         let own = [SumSubject::Account, SumSubject::Key(row.key_id.clone())];
@@ -193,7 +194,7 @@ impl DailySums {
         *place = place.plus(more);
     }
 
-    /// Returns the sums of all rows of one day, in their order.
+    /// Returns the sums of the rows of one day, which are added in the given order.
     #[cfg(test)]
     pub(crate) fn of_day<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
         let (mut sums, mut tags) = (Self::default(), DayTags::default());
@@ -203,7 +204,7 @@ impl DailySums {
         sums
     }
 
-    /// Returns the selected sums of some days, sorted by day, subject and model.
+    /// Returns the selected sums of a range of days, sorted by day, subject and model.
     pub(crate) fn select(&self, days: &RangeInclusive<i64>, of: &SumSelector) -> Vec<DailySum> {
         let asked = self
             .iter()
@@ -223,7 +224,7 @@ impl DailySums {
 }
 
 impl<'r> RowSums<'r> {
-    /// Adds a row. `tags` are the tags with sums of their own on the row's day.
+    /// Adds a row. `tags` contains the tags that have sums of their own on the row's day.
     pub(crate) fn add(&mut self, row: &'r Row, tags: &mut DayTags) {
         let (day, sums) = (day_of(row), Sums::of(row));
         let alike = self.by_key_and_model.entry((day, &row.key_id, &row.model)).or_default();
@@ -261,8 +262,8 @@ impl Extend<DailySum> for DailySums {
 }
 
 impl DayTags {
-    /// Records the row's tags, up to the limit of the day. Returns the subjects whose sums include the row, in addition to its
-    /// account and its key.
+    /// Adds the row's tags to the tags with sums of their own, up to the limit of the day. Returns the subjects that include the
+    /// row, except the account and the key.
     fn record_subjects(&mut self, row: &Row) -> Vec<SumSubject> {
         let (mut subjects, mut others) = (Vec::new(), false);
         for tag in row.tags.iter().filter(|tag| tag.is_summed()) {
@@ -290,7 +291,7 @@ impl Extend<Tag> for DayTags {
     }
 }
 
-/// The sums of one subject, model and day that differ from the sums of the rows.
+/// A subject, model and day for which the ledger's sums differ from the sums of the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SumDifference {
     /// The day in UTC, in days since the Unix epoch.
@@ -305,8 +306,8 @@ pub(crate) struct SumDifference {
     pub(crate) of_rows: Sums,
 }
 
-/// Returns the differences between the ledger's sums and those of the rows, sorted by day, subject and model. Sums of zero equal
-/// missing ones.
+/// Returns the differences between the ledger's sums and the sums of the rows, sorted by day, subject and model. A missing sum
+/// equals a sum of zero.
 pub(crate) fn differences(kept: &DailySums, of_rows: &DailySums) -> Vec<SumDifference> {
     let places: BTreeSet<_> = kept.0.keys().chain(of_rows.0.keys()).collect();
     let of = |sums: &DailySums, place| sums.0.get(place).copied().unwrap_or_default();
@@ -325,22 +326,22 @@ pub(crate) fn differences(kept: &DailySums, of_rows: &DailySums) -> Vec<SumDiffe
         .collect()
 }
 
-/// The minimum interval between two runs by the clock, in milliseconds: half a day.
+/// The minimum interval between two runs of retention, in milliseconds by the clock: half a day.
 pub(crate) const RUN_INTERVAL_MS: i64 = DAY_MS / 2;
 
-/// The progress of retention. Days are in UTC, counted from the Unix epoch.
+/// The progress of retention, which removes old data. Days are in UTC, counted from the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RetentionProgress {
     /// The first day that is retained.
     pub kept_from: i64,
-    /// The time at which `kept_from` was last set, by the clock of that time, in milliseconds since the Unix epoch.
+    /// The time of the last run, in milliseconds since the Unix epoch, by the clock at that time.
     pub ran_ms: i64,
     /// The retention period in days.
     pub keep_days: i64,
 }
 
 impl RetentionProgress {
-    /// Returns the progress of the first run. `oldest` is the day of the oldest existing item; `None` if there is none.
+    /// Returns the progress after the first run. `oldest` is the day of the oldest existing item; `None` if no item exists.
     pub(crate) fn first_run(now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
         let wanted = first_day_by_clock(now_ms, keep_days);
         Self {
@@ -350,7 +351,7 @@ impl RetentionProgress {
         }
     }
 
-    /// Returns the progress after an operator's order to remove everything before a day.
+    /// Returns the progress after an operator has ordered the removal of everything before `day`.
     pub(crate) fn forced_until(day: i64, now_ms: i64, keep_days: i64) -> Self {
         Self {
             kept_from: day,
@@ -359,17 +360,18 @@ impl RetentionProgress {
         }
     }
 
-    /// Returns the progress after the next run. If no run is due, only a changed period takes effect.
+    /// Returns the progress after the next run. If no run is due, only a changed retention period takes effect.
     #[must_use]
     pub(crate) fn next_run(self, now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
         let wanted = first_day_by_clock(now_ms, keep_days);
         let shorter = self.keep_days.saturating_sub(keep_days).max(0);
         let kept_from = self.kept_from.saturating_add(shorter);
-        // When the oldest thing was created, things older than the period could already be removed.
+        // At the time when the oldest item was created, items older than the retention period could already be removed.
         let floor = oldest.map_or(wanted, |oldest| oldest.saturating_sub(keep_days));
         let since = now_ms.saturating_sub(self.ran_ms);
         if since < 0 {
-            // The clock was ahead before, or is behind now. So what the current clock retains is retained again.
+            // The clock was ahead at the last run, or is behind now. So everything that the current clock retains is retained
+            // again.
             return Self {
                 kept_from: kept_from.min(wanted.max(floor)),
                 ran_ms: now_ms,
@@ -391,12 +393,12 @@ impl RetentionProgress {
         }
     }
 
-    /// Returns the first day to retain. Everything earlier may be removed.
+    /// Returns the first day to retain. Everything before it can be removed.
     pub(crate) fn first_kept(self, now_ms: i64) -> i64 {
         self.kept_from.min(first_day_by_clock(now_ms, self.keep_days))
     }
 
-    /// Returns how many more days are retained than the period requires by the clock.
+    /// Returns the number of days that are still retained although the retention period, by the clock, does not require it.
     pub(crate) fn days_behind(self, now_ms: i64) -> i64 {
         first_day_by_clock(now_ms, self.keep_days)
             .saturating_sub(self.kept_from)
@@ -404,7 +406,7 @@ impl RetentionProgress {
     }
 }
 
-/// Returns the first day to retain by the clock alone.
+/// Returns the first day to retain, computed from the clock and the retention period only.
 fn first_day_by_clock(now_ms: i64, keep_days: i64) -> i64 {
     now_ms.div_euclid(DAY_MS).saturating_sub(keep_days)
 }

@@ -1,4 +1,4 @@
-//! The names of nodes, and the ids of operations on balances.
+//! The names of nodes, the ids of operations on balances, and the tags of requests.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::domain::keys::secret::random_base62;
 const NODE_PREFIX: &str = "node_";
 const NODE_RANDOM_CHARS: usize = 16;
 
-/// The length of a node lease in milliseconds: a node's holds are live for this time after the node's last renewal.
+/// The length of a node lease in milliseconds. A node's holds are live for this time after the node's last renewal.
 pub(crate) const LEASE_MS: i64 = 30_000;
 
-/// The name of a node's journal: `node_` and 16 base 62 characters. It is drawn once for each journal folder.
+/// The name of a node's journal: `node_` and 16 base 62 characters. It is drawn at random once for each journal folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NodeId(SmolStr);
@@ -28,19 +28,19 @@ impl NodeId {
         ))
     }
 
-    /// Returns the name that stands for no journal. It is never drawn.
+    /// Returns the name that means no journal. No journal ever has this name.
     pub(crate) fn none() -> Self {
         Self(format_smolstr!("{NODE_PREFIX}{}", "0".repeat(NODE_RANDOM_CHARS)))
     }
 
-    /// Parses a name; `None` if `text` has another form.
+    /// Parses a name; `None` if `text` does not have the form of a name.
     pub fn parse(text: &str) -> Option<Self> {
         let random = text.strip_prefix(NODE_PREFIX)?;
         let fits = random.len() == NODE_RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric());
         fits.then(|| Self(text.into()))
     }
 
-    /// Returns the name as text.
+    /// Returns the name as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -70,14 +70,14 @@ const OPERATION_PREFIX: &str = "op_";
 const OPERATION_RANDOM_CHARS: usize = 16;
 const CHARS_MAX: usize = 64;
 
-/// The id of an operation on a balance, chosen by the caller: 1 to 64 letters, digits, `.`, `_` or `-`. An account applies an
-/// amount once for each id that it remembers ([`super::account::operations`]).
+/// The id of an operation on a balance: 1 to 64 letters, digits, `.`, `_` or `-`. The caller chooses the id. While an account
+/// remembers an id, it does not apply a second amount with this id ([`super::account::operations`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OperationId(String);
 
 impl OperationId {
-    /// The rule for ids, in error messages.
+    /// The rule for ids, for error messages.
     pub const RULE: &str = "give 1 to 64 letters, digits, `.`, `_` or `-`";
 
     /// Draws a random id.
@@ -95,7 +95,7 @@ impl OperationId {
         fits.then(|| Self(text.to_owned()))
     }
 
-    /// Returns the id as text.
+    /// Returns the id as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -133,16 +133,16 @@ impl From<OperationId> for String {
 pub(crate) const TAGS_MAX: usize = 5;
 const NAME_BYTES_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 64;
-/// The name of the tag for a client's session. Sessions are many and short, so there are no daily sums for them.
+/// The name of the tag for a client's session. There are no daily sums for this tag, because sessions are many and short.
 pub(crate) const SESSION: &str = "session";
 
-/// A tag in the form `name=value`. Neither part contains a space, a comma or a quote, so tags can be listed without escapes.
+/// A tag in the form `name=value`. Neither part contains a space, a comma or a quote, so lists of tags need no escapes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Tag(String);
 
 impl Tag {
-    /// The rule for tags, in error messages.
+    /// The rule for tags, for error messages.
     pub(crate) const RULE: &str = "name=value, the name 1 to 32 letters, digits, `.`, `_` or `-`, the value 1 to 64 of \
                                    these or of `:`, `/`, `@` and `+`";
 
@@ -158,17 +158,17 @@ impl Tag {
         fits.then(|| Self(text.to_owned()))
     }
 
-    /// Creates the tag of a session; `None` if the session's id cannot be the value of a tag.
+    /// Creates the tag for a session; `None` if the session's id is not a valid tag value.
     pub(crate) fn of_session(id: &str) -> Option<Self> {
         Self::parse(&format!("{SESSION}={id}"))
     }
 
-    /// Returns the tag as text.
+    /// Returns the tag as a string.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether there are daily sums for the tag.
+    /// Whether daily sums are computed for the tag.
     pub(crate) fn is_summed(&self) -> bool {
         self.name() != SESSION
     }
@@ -198,7 +198,7 @@ impl From<Tag> for String {
     }
 }
 
-/// Why the tags of a request are refused.
+/// The reason why the tags of a request are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TagsFault {
     /// A tag breaks [`Tag::RULE`].
@@ -219,8 +219,8 @@ impl fmt::Display for TagsFault {
     }
 }
 
-/// Parses the values of a header that lists tags, separated by commas. A repeated tag is returned once, and empty members are
-/// ignored (RFC 9110 section 5.6.1).
+/// Parses the values of a header that contains a list of tags, separated by commas. A repeated tag is returned once, and empty
+/// list members are ignored (RFC 9110 section 5.6.1).
 pub(crate) fn read<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Vec<Tag>, TagsFault> {
     let members = values.into_iter().flat_map(|value| value.split(',')).map(str::trim);
     let mut tags = Vec::new();

@@ -1,14 +1,14 @@
-//! The records of a node's journal. They suffice to charge every admitted request exactly once, whatever happens to the process,
-//! and to restore what a store has lost.
+//! The records of a node's journal. They suffice to charge every admitted request exactly once, even after a crash, and to
+//! restore data that a store has lost.
 //!
-//! The bytes of a record are one byte for the version, one byte for the kind, and then either the fields in their order or JSON.
-//! No byte is zero. Because the unused space of a segment is zeros, a write that a crash has cut short can be distinguished from
-//! damage (`journal/replay.rs`).
+//! The first byte of a record is the version, and the second byte is the kind. The other bytes are either the fields in their
+//! order or JSON. No byte is zero. The unused space of a segment consists of zeros, so a write that a crash has cut short can be
+//! distinguished from damage (`journal/replay.rs`).
 //!
 //! - A number has seven bits in each byte, the lowest bits first. If the highest bit of a byte is set, another byte follows. The
-//!   last byte is its seven bits plus one.
+//!   value of the last byte is its seven bits plus one.
 //! - A signed number is stored as an unsigned one: 0, -1, 1, -2, ... are stored as 0, 1, 2, 3, ...
-//! - A text is its length in bytes, followed by its UTF-8. Each zero byte in it is replaced by two bytes that never occur in
+//! - A string is its length in bytes, followed by its UTF-8. Each zero byte in it is replaced by two bytes that never occur in
 //!   UTF-8.
 
 mod read;
@@ -34,17 +34,17 @@ use crate::domain::{
 
 pub use crate::domain::ledger::journaled::read::reread;
 
-/// The version of the records' form, which is the first byte of each record. It differs from the byte that fills filler frames.
+/// The version of the record format. It is the first byte of each record, and differs from the byte that fills filler frames.
 const VERSION: u8 = 2;
 
-/// The kinds of records, which are the second byte of a record. Records that are written for each request have a binary form; the
-/// others are JSON.
+/// The kinds of records. The kind is the second byte of a record. Records that are written for each request have a binary form;
+/// the others are JSON.
 mod kind {
     /// The kind of [`super::Record::Admit`].
     pub(super) const ADMIT: u8 = 1;
     /// The kind of [`super::Record::Checkpoints`].
     pub(super) const CHECKPOINTS: u8 = 2;
-    /// A step with the settlement of a billed request, where the settlement follows from the request's row.
+    /// A step with the settlement of a billed request. The settlement can be computed from the request's row.
     pub(super) const CHARGE: u8 = 3;
     /// A step with the settlement of a request that is not billed.
     pub(super) const RELEASE: u8 = 4;
@@ -66,11 +66,11 @@ mod has {
     pub(super) const ATTEMPTS: u64 = 1 << 7;
     pub(super) const TAGS: u64 = 1 << 8;
     pub(super) const LEASE: u64 = 1 << 9;
-    /// The request came on a client's WebSocket.
+    /// The request arrived on a client's WebSocket.
     pub(super) const WEB_SOCKET: u64 = 1 << 10;
     pub(super) const TRANSLATED: u64 = 1 << 11;
     pub(super) const LOSSES: u64 = 1 << 12;
-    /// This flag and the next one are flags of a part of a row.
+    /// This flag and the next one are flags for a part of a row.
     pub(super) const PRICED_AS: u64 = 1;
     pub(super) const PRICE_VERSION: u64 = 1 << 1;
 }
@@ -79,27 +79,28 @@ mod has {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Record {
-    /// A request is about to be forwarded. A step that settles it follows, at the latest when weir starts again.
+    /// A request is about to be forwarded. It is followed by a step that settles the request, at the latest when weir starts
+    /// again.
     #[serde(skip)]
     Admit(Box<AdmittedRequest>),
     /// The consumption of running requests up to now.
     #[serde(skip)]
     Checkpoints(Vec<Checkpoint>),
-    /// A numbered change of an account: a settlement, or an operator's change of its balance.
+    /// A numbered change of an account: a settlement, or a change of the balance by an operator.
     Step {
         /// The account that changes.
         account: SmolStr,
         /// The change with its number.
         step: Step,
     },
-    /// A key's record in the store, as of its revision.
+    /// A key's record in the store, at one revision.
     Key {
-        /// The digest under which the key is found.
+        /// The digest of the key's secret, by which the store finds the key.
         digest: KeyDigest,
         /// The key's record.
         record: Box<KeyRecord>,
     },
-    /// An account's record in the store, as of its revision.
+    /// An account's record in the store, at one revision.
     Account {
         /// The account's name.
         account: SmolStr,
@@ -115,13 +116,13 @@ pub(crate) enum Record {
     },
 }
 
-/// A request with the facts that are available at its admission.
+/// A request with the data that is available at its admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdmittedRequest {
-    /// The row to use if weir crashes before the answer's head. It charges the estimated input, uncached, at the most expensive
-    /// of the request's providers.
+    /// The row that is used if weir crashes before the answer's head arrives. It charges the estimated input as uncached, at the
+    /// most expensive of the request's providers.
     pub row: Arc<Row>,
-    /// The number of tokens that were taken from the tokens per minute.
+    /// The number of tokens that were deducted from the tokens per minute at admission.
     pub tokens_estimated: u64,
     /// The lease from which the request was admitted; `None` if it has a hold of its own.
     pub lease: Option<LeaseId>,
@@ -140,7 +141,7 @@ impl AdmittedRequest {
 pub(crate) struct Checkpoint {
     /// The request id that weir has assigned.
     pub request: SmolStr,
-    /// The status of the answer; 0 before its head.
+    /// The HTTP status of the answer; 0 before the answer's head has arrived.
     pub status: u16,
     /// The tokens that were used up to now.
     pub usage: Usage,
@@ -148,7 +149,7 @@ pub(crate) struct Checkpoint {
     pub source: UsageSource,
     /// The properties of the answer that modify its price, such as the service tier.
     pub modifiers: PriceModifiers,
-    /// The consumption of each model; empty if the requested model runs alone and in one price tier.
+    /// The consumption of each model; empty if only the requested model runs, in one price tier.
     pub parts: Vec<CostShare>,
     /// The cost up to now.
     pub cost: NanoUsd,
@@ -162,21 +163,21 @@ pub(crate) struct Checkpoint {
     pub attempts: u32,
 }
 
-/// The bit of a byte that is set if another byte of the same number follows.
+/// The bit that is set in a byte if the number continues in the next byte.
 const MORE: u8 = 0x80;
 const BITS: u32 = 7;
-/// The two bytes that replace a zero byte in a text.
+/// The two bytes that replace a zero byte in a string.
 const ZERO: [u8; 2] = [0xC0, 0x80];
 
-/// A writer that appends numbers and texts in the form of records.
+/// A writer that appends numbers and strings in the form that records use.
 struct RecordWriter<'a> {
     out: &'a mut Vec<u8>,
-    /// Whether zero bytes in texts are replaced.
+    /// Whether zero bytes in strings are replaced.
     escapes: bool,
 }
 
-/// Appends the output of `write` without zero bytes. `write` is called a second time if a text contains a zero byte. That is
-/// rare, and checking each text in advance would cost more.
+/// Appends the output of `write` without zero bytes. If a string contains a zero byte, `write` is called a second time. This is
+/// rare, and checking every string first would take longer.
 fn without_zeros(out: &mut Vec<u8>, write: impl Fn(&mut RecordWriter<'_>)) {
     let begin = out.len();
     write(&mut RecordWriter { out, escapes: false });
@@ -205,7 +206,7 @@ impl RecordWriter<'_> {
         self.number(((number << 1) ^ (number >> (i64::BITS - 1))).cast_unsigned());
     }
 
-    /// Appends a text.
+    /// Appends a string.
     fn text(&mut self, text: &str) {
         let bytes = text.as_bytes();
         if self.escapes && bytes.contains(&0) {
@@ -221,7 +222,7 @@ impl RecordWriter<'_> {
     }
 }
 
-/// A reader of the output of a [`RecordWriter`]. Its methods return `None` for other bytes.
+/// A reader for bytes that [`RecordWriter`] has written. Its methods return `None` for any other bytes.
 struct RecordReader<'a>(&'a [u8]);
 
 impl RecordReader<'_> {
@@ -256,12 +257,12 @@ impl RecordReader<'_> {
         Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
     }
 
-    /// Reads a text.
+    /// Reads a string.
     fn text(&mut self) -> Option<SmolStr> {
         self.text_as(|text| Some(text.into()))
     }
 
-    /// Reads a text and converts it with `read`.
+    /// Reads a string and converts it with `read`.
     fn text_as<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let length = usize::try_from(self.number()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;
@@ -273,7 +274,7 @@ impl RecordReader<'_> {
     }
 }
 
-/// Returns the text with zero bytes restored in place of [`ZERO`]; `None` if the result is not valid UTF-8.
+/// Returns the string with each [`ZERO`] replaced by a zero byte; `None` if the result is not valid UTF-8.
 fn with_zeros(bytes: &[u8]) -> Option<String> {
     let [first, second] = ZERO;
     let mut parts = bytes.split(|byte| *byte == first);
@@ -285,12 +286,12 @@ fn with_zeros(bytes: &[u8]) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// The status in the row of a request that was running when weir crashed, if the answer's head had not arrived. It is the status
-/// that a proxy in front of weir sends to the client.
+/// The status in the row of a request that was running when weir crashed before the answer's head had arrived. A proxy in front
+/// of weir sends the client this status.
 pub(crate) const CRASH_STATUS: u16 = 502;
 
-/// Returns the settlement of a request that was running when weir crashed. It charges the consumption of the request's last
-/// checkpoint, or else the row of its admission.
+/// Returns the settlement of a request that was running when weir crashed. It charges the consumption in the request's last
+/// checkpoint, or the row of the request's admission if there is no checkpoint.
 pub(crate) fn settlement_after_crash(admitted: AdmittedRequest, checkpoint: Option<Checkpoint>) -> Settlement {
     let AdmittedRequest {
         row: mut shared,
@@ -299,7 +300,7 @@ pub(crate) fn settlement_after_crash(admitted: AdmittedRequest, checkpoint: Opti
     } = admitted;
     let row = Arc::make_mut(&mut shared);
     if let Some(last) = checkpoint {
-        // The latencies of the row and of the checkpoint are both counted from the request's arrival.
+        // Both the latency in the row and that in the checkpoint are counted from the request's arrival.
         let later = last.latency_ms.saturating_sub(row.latency_ms);
         row.time_ms = row.time_ms.saturating_add(i64::try_from(later).unwrap_or(i64::MAX));
         row.provider = last.provider;
@@ -319,7 +320,7 @@ pub(crate) fn settlement_after_crash(admitted: AdmittedRequest, checkpoint: Opti
     Settlement::of(shared, tokens_estimated).with_lease(lease)
 }
 
-/// Returns the settlement of a request that was already charged. It ends the request and changes nothing else.
+/// Returns the settlement of a request that was already charged. It ends the request and has no other effect.
 pub(crate) fn settlement_of_charged(admitted: AdmittedRequest) -> Settlement {
     Settlement {
         tokens_estimated: 0,

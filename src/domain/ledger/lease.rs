@@ -1,6 +1,6 @@
-//! Leases of budget. A lease is an amount that a store sets aside for one node and one of an account's keys, so that the node can
-//! admit requests from it without calling the store. [`super::account`] is the store's side, and [`node`] the node's. Fields
-//! named `places` are slots of a concurrency limit.
+//! Leases of budget. A lease is an amount that a store sets aside for one node and one key of an account, so that the node can
+//! admit the key's requests without calling the store. [`super::account`] is the store's part, and [`node`] the node's. Fields
+//! with the name `places` contain slots of a concurrency limit.
 
 pub(crate) mod node;
 
@@ -18,34 +18,35 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// A single lease gets at most 1/16 of what remains.
+/// A single lease gets at most 1/16 of the remaining money, rate or slots.
 pub(crate) const PART_OF_LEFT: i64 = 16;
-/// All leases together get at most 1/4 of what remains. So a limit is far away while there are leases, and they are recalled in
-/// time when it becomes near.
+/// All leases together get at most 1/4 of the remaining money, rate or slots. Because of this reserve, there is time to recall
+/// the leases when a limit becomes near.
 pub(crate) const ALL_PART_OF_LEFT: i64 = 4;
-/// A lease that could grow by less than 1/4 of the wanted amount does not grow, because the limit is near.
+/// A lease does not grow if it could grow by less than 1/4 of the wanted amount, because the limit is then near.
 pub(crate) const PART_OF_WANTED: i64 = 4;
-/// The time in which nodes return recalled leases, in milliseconds. Until it is over, no top-up of a running request is refused
+/// The time in which nodes return recalled leases, in milliseconds. During this time, no top-up of a running request is refused
 /// for lack of money.
 pub(crate) const RECALL_MS: i64 = 2_000;
 
-/// Returns the day (UTC) that contains a time, in days since the Unix epoch. `ms` is in milliseconds since the Unix epoch.
+/// Returns the day (UTC) that contains a time, in days since the Unix epoch. `ms` is the time in milliseconds since the Unix
+/// epoch.
 pub(crate) fn day_of(ms: i64) -> i64 {
     ms.div_euclid(24 * 3600 * 1000)
 }
 
-/// The identity of a lease: its holder and its number.
+/// The identity of a lease: its holder and its number among the holder's leases.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseId {
-    /// The holder. It is a random name that each process draws when it starts, so that the successor of a process does not keep
-    /// its leases alive.
+    /// The holder: a random name that each process draws when it starts. A new process has another name, and so cannot keep the
+    /// leases of its predecessor alive.
     pub holder: NodeId,
-    /// The number of the lease among those of its holder: 1 for the first, and one more for each further lease.
+    /// The number of the lease among the leases of its holder. The first lease has number 1.
     pub number: u64,
 }
 
 impl LeaseId {
-    /// Returns the name of the lease among the holder's holds. No request id has this form.
+    /// Returns the name of the lease's hold among the holds of the holder. No request id has this form.
     pub(crate) fn hold_name(&self) -> SmolStr {
         format_smolstr!("lease-{}", self.number)
     }
@@ -57,7 +58,7 @@ impl fmt::Display for LeaseId {
     }
 }
 
-/// A number of requests and their tokens, as limits per minute count them.
+/// Numbers of requests and tokens, for limits per minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateUse {
     /// The number of requests.
@@ -67,7 +68,7 @@ pub struct RateUse {
 }
 
 impl RateUse {
-    /// Returns the difference of each, at least zero.
+    /// Returns the differences of the requests and of the tokens; a negative difference becomes zero.
     pub(crate) const fn saturating_sub(self, other: Self) -> Self {
         Self {
             requests: self.requests.saturating_sub(other.requests),
@@ -75,7 +76,7 @@ impl RateUse {
         }
     }
 
-    /// Returns the sum of each.
+    /// Returns the sums of the requests and of the tokens.
     pub(crate) const fn saturating_add(self, other: Self) -> Self {
         Self {
             requests: self.requests.saturating_add(other.requests),
@@ -83,7 +84,7 @@ impl RateUse {
         }
     }
 
-    /// Returns the maximum of each.
+    /// Returns the higher number of requests and the higher number of tokens.
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             requests: self.requests.max(other.requests),
@@ -92,30 +93,30 @@ impl RateUse {
     }
 }
 
-/// The call of a node to the store about a lease: it reports the lease's use and requests a change.
+/// A node's call to the store about a lease: it reports the use of the lease and requests a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseCall {
     /// The lease.
     pub lease: LeaseId,
-    /// The node whose steps settle the requests that were admitted from the lease.
+    /// The node whose steps settle requests that were admitted from the lease.
     pub node: NodeId,
     /// The account that pays.
     pub account: SmolStr,
     /// The key whose requests are admitted from the lease.
     pub key: KeyId,
-    /// The revision of the key's record at this node.
+    /// The revision of the node's record of the key.
     pub revision: u64,
-    /// The number of requests that run in the lease. The account counts them as running.
+    /// The number of requests that are running in the lease. They count as running requests of the account.
     pub running: u64,
-    /// The requests and tokens that were admitted from the lease since it began.
+    /// The requests and tokens that were admitted from the lease since the lease began.
     #[serde(default)]
     pub used: RateUse,
-    /// The requests and tokens that should be free for further requests, if rates are limited. The lease returns what it has
-    /// beyond them, and [`LeaseChange::Grow`] adds what it lacks.
+    /// The requests and tokens that the lease should have for further requests, if rates are limited. The store takes back any
+    /// excess in every call, and adds missing ones in a call with [`LeaseChange::Grow`].
     #[serde(default)]
     pub free: RateUse,
-    /// The wanted slots, if concurrency is limited. A lower number takes effect at once, and a higher one with
-    /// [`LeaseChange::Grow`].
+    /// The number of wanted slots, if concurrency is limited. A lower number takes effect with any call, and a higher number only
+    /// with [`LeaseChange::Grow`].
     #[serde(default)]
     pub places: u64,
     /// The sequence number of the call, starting from 1 for each lease. A call that arrives after a later one changes nothing.
@@ -127,60 +128,60 @@ pub struct LeaseCall {
 /// The change of a lease that a node requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseChange {
-    /// The lease grows by up to this amount, and by the wanted rates and slots. It begins if it does not exist.
+    /// The lease grows by up to this amount, and by the missing rates and slots. If the lease does not exist, it begins.
     Grow(NanoUsd),
-    /// The lease returns this amount, which may be zero.
+    /// The node returns this amount of the lease, which may be zero.
     Return(NanoUsd),
-    /// The lease ends. No request runs in it, and all requests that ran in it are settled.
+    /// The lease ends. No request is running in it, and all requests that ran in it are settled.
     End,
 }
 
 /// The reply to a [`LeaseCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseReply {
-    /// The lease exists, whether or not it has grown.
+    /// The lease exists. It may have grown or not.
     Held(LeaseGrant),
-    /// The lease did not begin, because a limit is near, or because the key or its account must not have leases now.
+    /// The lease did not begin, because a limit is near or because the key or its account is not allowed to have leases now.
     Refused,
-    /// The lease does not exist: it has ended, or its holder's node lease has lapsed.
+    /// The lease does not exist, because it has ended or its holder's node lease has lapsed.
     Gone,
 }
 
-/// The state of a lease in its account at one moment.
+/// The state of a lease at the store at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseGrant {
-    /// The time at which the lease began, in milliseconds since the Unix epoch. Only requests of the same day (UTC) are admitted
-    /// from it.
+    /// The time at which the lease began, in milliseconds since the Unix epoch. Requests are admitted from the lease only on the
+    /// same day (UTC).
     pub since_ms: i64,
-    /// The account's recall mark, which rises whenever all its leases are recalled.
+    /// The account's recall mark, which rises whenever all leases of the account are recalled.
     pub recall: u64,
-    /// The requests and tokens that the holder may admit from the lease. In JSON its name is `given`.
+    /// The requests and tokens that the holder is allowed to admit from the lease. The name of this field in JSON is `given`.
     #[serde(default, rename = "given")]
     pub allowance: LeaseAllowance,
-    /// In this grant, `hold` is the lease's amount: everything granted, less everything returned and charged. `at_ms` is the
-    /// current time. The other fields are as for a request of the key.
+    /// The state of the key and the account, as for a request of the key. `hold` is the lease's amount: everything granted, minus
+    /// everything returned and charged. `at_ms` is the current time.
     pub grant: Grant,
 }
 
-/// The limits of admission from a lease in addition to its amount. A field is `None` if neither the key nor the account has that
-/// limit.
+/// The limits of admission from a lease, in addition to the lease's amount. A field is `None` if neither the key nor the account
+/// has a limit of this kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseAllowance {
-    /// The maximum number of requests since the lease began.
+    /// The maximum number of requests, counted from the lease's beginning.
     pub requests: Option<u64>,
-    /// The maximum number of tokens since the lease began.
+    /// The maximum number of tokens, counted from the lease's beginning.
     pub tokens: Option<u64>,
-    /// The slots of the lease: the maximum number of requests that run concurrently.
+    /// The slots of the lease: the maximum number of concurrent requests.
     pub places: Option<u64>,
 }
 
-/// The length of a window in which demand is measured.
+/// The length of a time window in which demand is measured.
 const WINDOW: Duration = Duration::from_secs(1);
-/// The number of windows for which a lease should last.
+/// The number of time windows for which a lease should suffice.
 const WINDOWS_AHEAD: u32 = 2;
 
-/// The demand for a key at its node, in the current window and in the one before. It determines whether a lease is worthwhile,
-/// and the size of the lease.
+/// The demand for a key at one node, in the current time window and the previous one. It determines whether a lease is
+/// worthwhile, and how large the lease should be.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Demand {
     began: Option<Instant>,
@@ -188,7 +189,7 @@ pub(crate) struct Demand {
     before: DemandSample,
 }
 
-/// The demand in one window.
+/// The demand in one time window.
 #[derive(Clone, Copy, Debug, Default)]
 struct DemandSample {
     rated: RateUse,
@@ -203,13 +204,13 @@ impl Demand {
         self.now.estimates = self.now.estimates.saturating_add(estimate.max(NanoUsd::ZERO));
     }
 
-    /// Returns the number of requests in the current window or the last, whichever had more.
+    /// Returns the number of requests in the current time window or in the previous one, whichever is higher.
     pub(crate) fn requests(&mut self, now: Instant) -> u64 {
         self.roll_window(now);
         self.now.rated.max(self.before.rated).requests
     }
 
-    /// Returns the part of a lease that should be free.
+    /// Returns the part of a lease that should be free, computed from the demand.
     pub(crate) fn target(&mut self, now: Instant) -> LeaseTarget {
         self.roll_window(now);
         let estimates = self.now.estimates.max(self.before.estimates);

@@ -1,5 +1,5 @@
-//! Queries of the consumption log: days, filters, and the order of rows. Also which log backends the nodes that share a
-//! store use, compared by marks that contain no address.
+//! Queries of the consumption log: days, filters, and the order of rows. The module also compares the log backends of the nodes
+//! that share a store. It uses marks that do not contain the address of a log backend.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -15,7 +15,7 @@ use crate::domain::{
     },
 };
 
-/// The number of rows of an account's day in a store that is the log backend.
+/// The number of an account's rows on one day, in a store that is the log backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogDay {
     /// The day in UTC, in days since the Unix epoch.
@@ -26,28 +26,28 @@ pub(crate) struct LogDay {
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// A filter for rows. A row matches if it meets every condition that is set; `None` is no condition.
+/// A filter for rows. A row matches if it meets every condition that is set; `None` means that a condition is not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter {
     /// The account that paid.
     pub account: Option<String>,
     /// The key of the request.
     pub key: Option<KeyId>,
-    /// The name of the requested model or of the model that served the request.
+    /// The name of the requested model, or of the model that served the request.
     pub model: Option<String>,
     /// The range of the final status.
     pub status: Option<RangeInclusive<u16>>,
     /// A tag of the request.
     pub tag: Option<Tag>,
-    /// The beginning of the time range in which the request ended, in milliseconds since the Unix epoch.
+    /// The start of the time range in which the request ended, in milliseconds since the Unix epoch, inclusive.
     pub since_ms: i64,
-    /// The end of the time range, exclusive, in milliseconds since the Unix epoch.
+    /// The end of this time range, in milliseconds since the Unix epoch, exclusive.
     pub until_ms: i64,
 }
 
 impl LogFilter {
-    /// Creates the filter for all rows of requests that ended from `since_ms` to before `until_ms`, in milliseconds since the
-    /// Unix epoch.
+    /// Creates a filter for the rows of all requests that ended at or after `since_ms` and before `until_ms`, in milliseconds
+    /// since the Unix epoch.
     pub fn between(since_ms: i64, until_ms: i64) -> Self {
         Self {
             account: None,
@@ -60,7 +60,7 @@ impl LogFilter {
         }
     }
 
-    /// Creates the filter for all rows of an account's requests that ended on a day (UTC), in days since the Unix epoch.
+    /// Creates a filter for the rows of an account's requests that ended on `day` (UTC), in days since the Unix epoch.
     pub fn of_day(account: &str, day: i64) -> Self {
         let begin = day.saturating_mul(DAY_MS);
         Self {
@@ -69,7 +69,7 @@ impl LogFilter {
         }
     }
 
-    /// Returns the same filter, limited to one day, in days since the Unix epoch.
+    /// Returns the filter with its time range limited to `day`, in days since the Unix epoch.
     pub(crate) fn within_day(&self, day: i64) -> Self {
         let begin = day.saturating_mul(DAY_MS);
         Self {
@@ -92,8 +92,8 @@ impl LogFilter {
             && self.tag.as_ref().is_none_or(|tag| row.tags.contains(tag))
     }
 
-    /// Whether `other` is the same filter with the same or an earlier beginning, so that it matches every row that this filter
-    /// matches.
+    /// Whether this filter equals `other` except for its beginning, which is the same or later. All rows that match this filter
+    /// then match `other`, too.
     pub(crate) fn is_suffix_of(&self, other: &Self) -> bool {
         self.since_ms >= other.since_ms
             && *self
@@ -103,23 +103,22 @@ impl LogFilter {
                 }
     }
 
-    /// Returns the first day of the time range, in days since the Unix epoch.
+    /// Returns the first day of the time range (UTC), in days since the Unix epoch.
     pub(crate) fn first_day(&self) -> i64 {
         self.since_ms.div_euclid(DAY_MS)
     }
 
-    /// Returns the last day of the time range, in days since the Unix epoch.
+    /// Returns the last day of the time range (UTC), in days since the Unix epoch.
     pub(crate) fn last_day(&self) -> i64 {
         self.until_ms.saturating_sub(1).div_euclid(DAY_MS)
     }
 }
 
-/// The position of a row among the rows of its day (UTC). Rows are sorted by account, then by the time at which the request
-/// ended, then by the request id, which is unique. The position follows from the row alone, so it is the same in every log
-/// backend.
+/// The position of a row among all rows of its day (UTC). Rows are sorted by account, then by the time at which the request
+/// ended, then by the unique request id. The position depends only on the row, so it is the same in every log backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPosition {
-    /// The account that paid; empty for the position before all rows.
+    /// The account that paid. It is empty in the position before all rows.
     pub account: SmolStr,
     /// The time at which the request ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
@@ -145,7 +144,7 @@ impl LogPosition {
         }
     }
 
-    /// Moves to the position of a row.
+    /// Changes the position to that of a row.
     pub(crate) fn move_to(&mut self, row: &Row) {
         self.account.clone_from(&row.account);
         self.time_ms = row.time_ms;
@@ -163,26 +162,26 @@ pub(crate) fn row_sort_key(row: &Row) -> (&str, i64, &str) {
     (&row.account, row.time_ms, &row.request_id)
 }
 
-/// The maximum number of nodes that a warning names.
+/// The maximum number of nodes that a warning contains.
 const NAMED_MAX: usize = 5;
-/// The length of a mark's digest in hexadecimal digits.
+/// The length of a mark's digest, in hexadecimal digits.
 const DIGEST_CHARS: usize = 16;
-/// The maximum length of a mark's kind in bytes.
+/// The maximum length of a mark's kind, in bytes.
 const KIND_BYTES_MAX: usize = 32;
 
-/// The kind of a log backend, and a digest of its address. Nodes with equal marks keep their rows in the same place.
+/// The kind of a log backend, and a digest of its address. Nodes with equal marks keep their rows in the same log backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogHomeMark(SmolStr);
 
 impl LogHomeMark {
-    /// Creates the mark of a log backend. `kind` is a word for warnings, such as `postgres`.
+    /// Creates the mark of a log backend. `kind` is its name in warnings, such as `postgres`.
     pub(crate) fn new(kind: &str, address: &str) -> Self {
         let hash = Sha256::digest(address);
         let first = hash.first_chunk().copied().unwrap_or_default();
         Self(format_smolstr!("{:016x} {kind}", u64::from_be_bytes(first)))
     }
 
-    /// Parses the text of a mark; `None` if weir writes no such text.
+    /// Parses a mark in the form that [`LogHomeMark::as_str`] returns; `None` if `text` does not have that form.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (digest, kind) = text.split_once(' ')?;
         let is_digest = digest.len() == DIGEST_CHARS && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -191,7 +190,7 @@ impl LogHomeMark {
         (is_digest && is_kind).then(|| Self(text.into()))
     }
 
-    /// The mark's text: the digest, a space and the kind.
+    /// Returns the mark as a string: the digest, a space and the kind.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -201,17 +200,17 @@ impl LogHomeMark {
     }
 }
 
-/// The log backend of a node, and its former one, in which it still reads rows.
+/// The log backend of a node, and its former log backend, from which it still reads rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeLogHomes {
     pub(crate) home: LogHomeMark,
-    /// `None` if no former log backend is set.
+    /// The former log backend; `None` if none is configured.
     pub(crate) former: Option<LogHomeMark>,
 }
 
 impl NodeLogHomes {
-    /// Returns a warning about those of `nodes` that keep the log in another place than the subject `this`, in which `this` does
-    /// not read either; `None` if there are no such nodes.
+    /// Returns a warning about those of `nodes` that keep the log in a log backend from which this node does not read; `None` if
+    /// there are no such nodes. `this` is this node's name in the warning.
     pub(crate) fn warning(&self, this: &str, nodes: &BTreeMap<NodeId, LogHomeMark>) -> Option<String> {
         let is_read = |mark: &LogHomeMark| *mark == self.home || self.former.as_ref() == Some(mark);
         let elsewhere: Vec<_> = nodes.iter().filter(|(_, mark)| !is_read(mark)).collect();

@@ -1,7 +1,7 @@
-//! The periods in which spending is counted. A request belongs to the periods of its admission. Each new period has counters of
-//! its own, so no counter has to be reset.
+//! The periods for which spending is counted. A request belongs to the periods that contain the time of its admission. Each
+//! period has its own counters, so no counter has to be reset.
 //!
-//! In memory, a period is a kind and a number. Everywhere else, it is represented by its name.
+//! In memory, a period is a variant with a number. In stores, journals and JSON, it is its name.
 
 use std::{
     fmt,
@@ -19,26 +19,26 @@ use thiserror::Error;
 
 use crate::domain::{keys::terms::QuotaReset, ledger::QuotaUse};
 
-/// The time for which the counters of a period are retained after its end, in milliseconds.
+/// The time for which the counters of a period are retained after the period's end, in milliseconds.
 pub(crate) const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 const DAY_S: i64 = 24 * 3600;
 const DAY_MS: i64 = DAY_S * 1000;
-/// The days that have a date, in days since the Unix epoch: those of the years 1 to 9999. Times outside belong to the first or
-/// the last of these days.
+/// The days from year 1 to year 9999, in days since the Unix epoch. A time before them belongs to the first day, and a time after
+/// them to the last.
 const DAYS: RangeInclusive<i64> = -719_162..=2_932_895;
 
-/// A period in UTC. Periods are sorted like their names.
+/// A period in UTC. The order of periods is the order of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Period {
-    /// All time. This period never ends.
+    /// All time. The period has no end.
     All,
     /// A day, as the number of days since the Unix epoch.
     Day(i32),
-    /// A month, as the number of months since that of the Unix epoch.
+    /// A month, as the number of months since January 1970.
     Month(i32),
-    /// An ISO week, as the number of weeks since that of the Unix epoch. It begins on Monday, and its year is that of its
-    /// Thursday.
+    /// An ISO week, as the number of weeks since the week of the Unix epoch. It begins on Monday, and belongs to the year that
+    /// contains its Thursday.
     Week(i32),
 }
 
@@ -48,7 +48,8 @@ pub enum Period {
 pub struct PeriodError;
 
 impl Period {
-    /// Returns the period, of a quota with this reset, that contains `unix_ms`, in milliseconds since the Unix epoch.
+    /// Returns the period that contains `unix_ms`, for a quota with this reset. `unix_ms` is in milliseconds since the Unix
+    /// epoch.
     pub(crate) fn of(reset: QuotaReset, unix_ms: i64) -> Self {
         let day = day_at(unix_ms);
         match reset {
@@ -59,7 +60,7 @@ impl Period {
         }
     }
 
-    /// Returns the periods that contain a time, one of each kind.
+    /// Returns the four periods that contain a time: all time, and the day, the week and the month.
     pub(crate) fn each_at(unix_ms: i64) -> [Self; 4] {
         [
             QuotaReset::None,
@@ -80,7 +81,7 @@ impl Period {
         }
     }
 
-    /// Returns the days of the period, since the Unix epoch; `None` for [`Period::All`].
+    /// Returns the days of the period, in days since the Unix epoch; `None` for [`Period::All`].
     pub(crate) fn days(self) -> Option<RangeInclusive<i64>> {
         match self {
             Self::All => None,
@@ -141,7 +142,7 @@ impl TryFrom<String> for Period {
     }
 }
 
-/// Parses the name of a period leniently: it may accept texts that are not exactly the name of a period.
+/// Parses the name of a period, but may also accept strings that are not exactly the name of a period.
 fn parse_lenient(name: &str) -> Option<Period> {
     let year = || name.get(1..5)?.parse().ok();
     let number = |places: Range<usize>| name.get(places)?.parse().ok();
@@ -158,7 +159,7 @@ fn parse_lenient(name: &str) -> Option<Period> {
     }
 }
 
-/// Returns the first second of the next period, since the Unix epoch; `None` for [`QuotaReset::None`].
+/// Returns the time at which the next period begins, in seconds since the Unix epoch; `None` for [`QuotaReset::None`].
 pub(crate) fn resets_at(reset: QuotaReset, unix_ms: i64) -> Option<i64> {
     let days = Period::of(reset, unix_ms).days()?;
     Some((days.end() + 1) * DAY_S)
@@ -170,23 +171,23 @@ pub(crate) fn day_at(unix_ms: i64) -> i32 {
     i32::try_from(day).unwrap_or(0)
 }
 
-/// Returns the day and the month (UTC) that contain `unix_ms`, both counted from the Unix epoch.
+/// Returns the day and the month (UTC) that contain `unix_ms`, in days and in months since the Unix epoch.
 pub(crate) fn day_and_month(unix_ms: i64) -> (i64, i64) {
     let day = day_at(unix_ms);
     (day.into(), month_of(day).into())
 }
 
-/// Returns the week of a day. The Unix epoch was a Thursday.
+/// Returns the number of the week that contains a day. The Unix epoch was a Thursday.
 fn week_of(day: i32) -> i32 {
     (day + 3).div_euclid(7)
 }
 
-/// Returns the first day of a week.
+/// Returns the first day of a week, in days since the Unix epoch.
 fn monday_of(week: i32) -> i64 {
     i64::from(week) * 7 - 3
 }
 
-/// Returns the month of a day.
+/// Returns the number of the month that contains a day.
 fn month_of(day: i32) -> i32 {
     let date = date(day.into());
     (i32::from(date.year()) - 1970) * 12 + i32::from(date.month()) - 1
@@ -209,10 +210,10 @@ fn day_of(date: Date) -> Option<i64> {
     Some(midnight.as_second().div_euclid(DAY_S))
 }
 
-/// The name of a header, in lower case, and the header's value.
+/// A header's name, in lower case, and its value.
 pub(crate) type SpendHeader = (&'static str, String);
 
-/// The prefix of all headers about limits, both of those in this file and of a provider's own.
+/// The prefix of all headers about limits: those in this file, and those that a provider sends.
 pub(crate) const PREFIX: &str = "anthropic-ratelimit-";
 
 const STATUS: &str = "anthropic-ratelimit-unified-status";
@@ -225,11 +226,11 @@ const THRESHOLD: &str = "anthropic-ratelimit-unified-overage-surpassed-threshold
 const PERIOD: &str = "anthropic-ratelimit-unified-overage-period";
 const DISABLED_REASON: &str = "anthropic-ratelimit-unified-overage-disabled-reason";
 
-/// The percentages of a quota from which the client is warned, the highest first.
+/// The percentages of a quota at which a client gets a warning, the highest first.
 const WARNED_FROM_PERCENT: [i128; 2] = [95, 75];
 
-/// Returns the headers of a successful answer: how much of the quota was spent at admission, and a warning from 75 % and from 95
-/// %.
+/// Returns the headers of a successful answer: the part of the quota that was spent at admission and a warning if that part has
+/// reached 75 % or 95 %.
 pub(crate) fn success_headers(standing: &QuotaUse) -> Vec<SpendHeader> {
     let percent = spent_percent(standing);
     let surpassed = WARNED_FROM_PERCENT.into_iter().find(|from| percent >= *from);
@@ -250,7 +251,7 @@ pub(crate) fn success_headers(standing: &QuotaUse) -> Vec<SpendHeader> {
 }
 
 /// Returns the headers of a refusal because a key's quota is used up. `representative-claim` and `overage-status` are left out,
-/// because Claude Code would replace the message with its own words.
+/// because with them Claude Code would display a message of its own.
 pub(crate) fn spent_quota_headers(standing: &QuotaUse, reset: QuotaReset) -> Vec<SpendHeader> {
     let mut headers = rejected_headers("org_spend_cap_reached");
     headers.push((UTILIZATION, ratio(spent_percent(standing))));
@@ -262,8 +263,8 @@ pub(crate) fn spent_quota_headers(standing: &QuotaUse, reset: QuotaReset) -> Vec
     headers
 }
 
-/// Returns the headers of a refusal because an account's balance is used up. The time at which that changes is unknown and left
-/// out.
+/// Returns the headers of a refusal because an account's balance is used up. They contain no time at which the client can retry,
+/// because that time is unknown.
 pub(crate) fn spent_balance_headers() -> Vec<SpendHeader> {
     rejected_headers("out_of_credits")
 }
@@ -273,8 +274,8 @@ pub(crate) fn disabled_account_headers() -> Vec<SpendHeader> {
     rejected_headers("org_level_disabled")
 }
 
-/// Returns the headers that every refusal has. When signed in to a gateway, Claude Code displays the message of a 429 unchanged
-/// only if there is a reason.
+/// Returns the headers that every refusal has. For a client that is signed in to a gateway, they must contain a reason: otherwise
+/// Claude Code does not display the message of a 429 unchanged.
 fn rejected_headers(reason: &str) -> Vec<SpendHeader> {
     vec![(STATUS, "rejected".to_owned()), (DISABLED_REASON, reason.to_owned())]
 }
@@ -286,8 +287,8 @@ fn reset_headers(standing: &QuotaUse) -> impl Iterator<Item = SpendHeader> {
         .filter_map(move |name| Some((name, at.clone()?)))
 }
 
-/// Returns the spent part of the quota in whole percent, rounded down so that no threshold is reported early; 100 for a quota of
-/// zero.
+/// Returns the percentage of the quota that was spent; 100 for a quota of zero. It is rounded down, so that no threshold is
+/// reported too early.
 pub(super) fn spent_percent(standing: &QuotaUse) -> i128 {
     let (spent, quota) = (i128::from(standing.spent.nanos()), i128::from(standing.quota.nanos()));
     match quota {
@@ -296,7 +297,7 @@ pub(super) fn spent_percent(standing: &QuotaUse) -> i128 {
     }
 }
 
-/// Formats 75 as `0.75`, 90 as `0.9`, and 100 as `1`.
+/// Formats a percentage as a fraction: 75 as `0.75`, 90 as `0.9`, and 100 as `1`.
 fn ratio(percent: i128) -> String {
     let (whole, hundredths) = (percent / 100, percent % 100);
     match (hundredths, hundredths % 10) {

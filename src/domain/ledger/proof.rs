@@ -1,8 +1,9 @@
-//! Proves that the rows of a day are the rows that the daily sums include.
+//! Proof that the rows of a day are exactly the rows that its daily sums include.
 //!
-//! The rows of a lane and account enter the sums in the order of their numbers. So the sums of an account are those of its rows
-//! up to the number that the ledger states for each lane, no matter how many rows arrive in the meantime. Rows without a number
-//! are read from a log backend that stores them in the same step as the sums, so the sums include all of them.
+//! The rows of one lane and account are added to the sums in the order of their numbers. For each lane, the ledger states the
+//! number up to which the sums include its rows. So the sums can be compared with the rows up to these numbers, even while
+//! further rows arrive. Rows without a number are only read from a log backend that stores each row in the same step as its sums,
+//! so the sums include all of these rows.
 
 #[cfg(test)]
 mod tests;
@@ -26,37 +27,37 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// The sums of an account's day in the ledger, and the sums of the rows of that day that have been read.
+/// The ledger's sums for an account's day, and the sums of those rows of the day that were read so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DayProof {
     ledger_sums: DailySums,
-    /// For each lane, the number of its last row in the sums.
+    /// For each lane, the number of the last row that the ledger's sums include.
     summed: BTreeMap<NodeId, u64>,
     row_sums: DailySums,
     tags: DayTags,
-    /// For each lane, the numbers of its rows that have not reached the log backend yet and were added from its tail.
+    /// For each lane, the numbers of the rows that were added from its tail, because they are not in the log backend yet.
     pending: BTreeMap<NodeId, BTreeSet<u64>>,
-    /// For each lane, the number before which all its rows are in the log backend or were added from its tail.
+    /// For each lane, a number: all its rows with lower numbers are in the log backend or were added from its tail.
     reached: BTreeMap<NodeId, u64>,
 }
 
 /// The result of comparing the rows of a day with its sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProofOutcome {
-    /// The differences between rows and sums; empty if the day is proven.
+    /// The differences between the rows and the sums. If there are none, the day is proven.
     pub(crate) differences: Vec<SumDifference>,
-    /// If anything differs, the lanes that may still deliver rows that the sums include. While there are any, the day is
-    /// unfinished.
+    /// The lanes from which rows that the sums include may still be missing; empty if nothing differs. If there are such lanes,
+    /// the proof cannot be completed yet.
     pub(crate) behind: Vec<NodeId>,
-    /// By how many rows the sums exceed the rows that were read.
+    /// The number of rows that the sums include in excess of the rows that were read.
     pub(crate) missing: u64,
-    /// Whether the sums of the keys add up to those of the account.
+    /// Whether the sums of all keys add up to those of the account.
     pub(crate) sums_agree: bool,
 }
 
 impl DayProof {
-    /// Creates a proof of a day from its sums and, for each lane, the number of its last row in them. Both must be of the same
-    /// moment.
+    /// Creates a proof of a day. `kept` are its sums and `summed` contains, for each lane, the number of the last row in these
+    /// sums. Both must be of the same moment.
     pub(crate) fn new(kept: DailySums, summed: BTreeMap<NodeId, u64>) -> Self {
         let mut proof = Self {
             summed,
@@ -66,9 +67,9 @@ impl DayProof {
         proof
     }
 
-    /// Replaces the sums of the day with later ones, because rows without a number have arrived.
+    /// Replaces the ledger's sums by later ones, because rows without a number have arrived.
     pub(crate) fn replace_sums(&mut self, kept: DailySums) {
-        // The order of the rows has determined which tags have sums of their own.
+        // The ledger's order of rows has determined which tags have sums of their own.
         self.tags.extend(own_tags(&kept));
         self.ledger_sums = kept;
     }
@@ -78,25 +79,25 @@ impl DayProof {
         account_sums(&self.ledger_sums).requests
     }
 
-    /// Returns, for each lane, the number of its last row in the sums.
+    /// Returns, for each lane, the number of the last row that the ledger's sums include.
     pub(crate) fn summed(&self) -> &BTreeMap<NodeId, u64> {
         &self.summed
     }
 
-    /// Records that all rows of a lane before `number` are in the log backend, or were added as pending.
+    /// Records that all rows of a lane before `number` are in the log backend or were added as pending.
     pub(crate) fn set_reached(&mut self, lane: &NodeId, number: u64) {
         let reached = self.reached.entry(lane.clone()).or_default();
         *reached = number.max(*reached);
     }
 
-    /// Whether all rows of a lane up to its last one in the sums are available.
+    /// Whether all rows of a lane that the ledger's sums include are in the log backend or were added as pending.
     pub(crate) fn has_reached(&self, lane: &NodeId) -> bool {
         let reached = self.reached.get(lane).copied().unwrap_or(0);
         self.summed.get(lane).is_none_or(|last| reached > *last)
     }
 
-    /// Adds a row of the day that is pending: it has not reached the log backend yet. Pending rows must be added before the rows
-    /// of the log backend.
+    /// Adds a row of the day that is pending, because it is not in the log backend yet. All pending rows must be added before the
+    /// rows from the log backend.
     pub(crate) fn add_pending(&mut self, lane: &NodeId, number: u64, row: &Row) {
         if self.pending.entry(lane.clone()).or_default().insert(number) {
             self.count(lane, number, row);
@@ -108,7 +109,7 @@ impl DayProof {
         self.pending.get(lane).is_some_and(|rows| rows.contains(&number))
     }
 
-    /// Adds a row of the day from the log backend. A row that was also pending is included once.
+    /// Adds a row of the day from the log backend. A row that was already added as pending is not added again.
     pub(crate) fn add(&mut self, lane: &NodeId, number: u64, row: &Row) {
         if !self.is_pending(lane, number) {
             self.count(lane, number, row);
@@ -120,15 +121,14 @@ impl DayProof {
         self.row_sums.add(row, &mut self.tags);
     }
 
-    /// Adds a row if the ledger's sums include it. A row that was moved from another log backend has no lane, and is always
-    /// added.
+    /// Adds a row if the ledger's sums include it. A row from another log backend has no lane, and is always added.
     fn count(&mut self, lane: &NodeId, number: u64, row: &Row) {
         if *lane == NodeId::none() || self.summed.get(lane).is_some_and(|last| number <= *last) {
             self.add_unnumbered(row);
         }
     }
 
-    /// Compares the rows with the sums.
+    /// Compares the sums of the rows with the ledger's sums.
     pub(crate) fn verdict(&self) -> ProofOutcome {
         let differences = differences(&self.ledger_sums, &self.row_sums);
         let behind = self.summed.keys().filter(|lane| !self.has_reached(lane)).cloned();
@@ -144,13 +144,13 @@ impl DayProof {
         }
     }
 
-    /// Returns the sums of the rows.
+    /// Returns the sums of the rows that were added.
     pub(crate) fn into_sums(self) -> DailySums {
         self.row_sums
     }
 }
 
-/// Returns the tags that have sums of their own.
+/// Returns the tags for which there are sums of their own.
 fn own_tags(kept: &DailySums) -> impl Iterator<Item = Tag> {
     kept.iter().filter_map(|sum| match sum.subject {
         SumSubject::Tag(tag) => Some(tag),
@@ -158,12 +158,12 @@ fn own_tags(kept: &DailySums) -> impl Iterator<Item = Tag> {
     })
 }
 
-/// Returns the account's sums over all models.
+/// Returns the account's sums, added up over all models.
 fn account_sums(sums: &DailySums) -> Sums {
     sum_where(sums, |subject| *subject == SumSubject::Account)
 }
 
-/// Whether the sums of the keys add up to those of the account.
+/// Whether the sums of all keys add up to those of the account.
 fn keys_match_account(kept: &DailySums) -> bool {
     account_sums(kept) == sum_where(kept, |subject| matches!(subject, SumSubject::Key(_)))
 }
@@ -174,7 +174,7 @@ fn sum_where(sums: &DailySums, takes: fn(&SumSubject) -> bool) -> Sums {
 }
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// The maximum number of days since the beginning of a period whose counter may still exist.
+/// The maximum number of days for which a counter may still exist, from the first day of its period.
 const LOOK_BACK_DAYS: i64 = 45;
 
 /// A day, week or month for which counters are stored.
@@ -186,10 +186,10 @@ pub(crate) struct CountedPeriod {
     pub(crate) period: Period,
 }
 
-/// A counter that differs from its expected value.
+/// A counter of spending that differs from its expected value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CounterDifference {
-    /// The key; `None` for the account's counter.
+    /// The key to which the counter belongs; `None` for the account's counter.
     pub(crate) key: Option<KeyId>,
     pub(crate) period: Period,
     /// The value of the counter.
@@ -222,8 +222,8 @@ impl CounterBasis {
 }
 
 impl CountedPeriod {
-    /// Returns the periods that contain one of `days`, have begun, and ended less than [`COUNTERS_KEPT_MS`] ago, the earliest
-    /// first. Every store still has the counters of these periods.
+    /// Returns the periods that contain one of `days`, have begun, and ended less than [`COUNTERS_KEPT_MS`] ago. Every store
+    /// still has the counters of these periods. The earliest period is first.
     pub(crate) fn kept(days: &Range<i64>, now_ms: i64) -> Vec<Self> {
         let (today, gone) = (
             now_ms.div_euclid(DAY_MS),
@@ -243,18 +243,18 @@ impl CountedPeriod {
         })
     }
 
-    /// Returns the days of the period, since the Unix epoch.
+    /// Returns the days of the period, in days since the Unix epoch.
     pub(crate) fn days(&self) -> RangeInclusive<i64> {
         self.first..=self.last
     }
 
-    /// Returns the first day of the period and the day after its last. Only requests that ended on these days can be in the sums
-    /// of the period's days but not in its counter, or the reverse, because a request takes a day at most.
+    /// Returns the first day of the period and the day after its last day. A request takes a day at most. So only requests that
+    /// ended on these two days can be included in the sums of the period's days and not in its counter, or the reverse.
     pub(crate) fn edges(&self) -> [i64; 2] {
         [self.first, self.last + 1]
     }
 
-    /// Corrects the spending computed from the sums of the period's days for a row that ended on one of the period's
+    /// Corrects `spent`, which was computed from the sums of the period's days, for a row whose request ended on one of the
     /// [`CountedPeriod::edges`].
     pub(crate) fn correct(&self, spent: &mut SpendByKey, row: &Row) {
         let (ended, admitted) = (day_of(row), row.admitted_ms.div_euclid(DAY_MS));
@@ -268,18 +268,18 @@ impl CountedPeriod {
         *of_key = of_key.saturating_add(more);
     }
 
-    /// Returns the keys' counters that differ from the sums.
+    /// Returns the keys' counters that differ from the spending computed from daily sums.
     pub(crate) fn differences(&self, counters: &SpendByKey, sums: &SpendByKey) -> Vec<CounterDifference> {
         compare_counters(self.period, counters, sums)
     }
 }
 
-/// Returns the counters of total spending of keys that differ from the sums.
+/// Returns the keys' counters of total spending that differ from the spending computed from daily sums.
 pub(crate) fn total_differences(counters: &SpendByKey, sums: &SpendByKey) -> Vec<CounterDifference> {
     compare_counters(Period::All, counters, sums)
 }
 
-/// Returns the difference of the account's counter of total spending from its expected value; `None` if it has that value.
+/// Returns the difference between the account's counter of total spending and its expected value; `None` if they are equal.
 pub(crate) fn account_difference(counter: NanoUsd, expected: NanoUsd, by: CounterBasis) -> Option<CounterDifference> {
     (counter != expected).then_some(CounterDifference {
         key: None,
@@ -308,7 +308,7 @@ fn compare_counters(period: Period, counters: &SpendByKey, sums: &SpendByKey) ->
         .collect()
 }
 
-/// Adds the keys' costs from daily sums to `spent`.
+/// Adds each key's costs in daily sums to the key's spending in `spent`.
 pub(crate) fn add_daily_sums(spent: &mut SpendByKey, sums: &[DailySum]) {
     for sum in sums {
         if let SumSubject::Key(key) = &sum.subject {
@@ -318,7 +318,7 @@ pub(crate) fn add_daily_sums(spent: &mut SpendByKey, sums: &[DailySum]) {
     }
 }
 
-/// Returns the spending of all keys together.
+/// Returns the total spending of all keys.
 pub(crate) fn total_spend(spent: &SpendByKey) -> NanoUsd {
     spent.values().fold(NanoUsd::ZERO, |all, one| all.saturating_add(*one))
 }

@@ -1,4 +1,4 @@
-//! Reports of spending and usage for users and programs: a key's quota, usage by day, model, key or tag, and the views of
+//! Reports of spending and usage for users and programs: the quota of a key, usage by day, model, key or tag, and the views of
 //! accounts and keys.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
@@ -19,14 +19,14 @@ use crate::domain::{
 };
 
 const CENT_NANOS: i64 = 10_000_000;
-/// The percentages of a quota from which the severity is `warning` and `critical`. They are the same at which response headers
-/// warn.
+/// The percentages of a quota at which the severity becomes `warning` and `critical`. Response headers warn at the same
+/// percentages.
 const WARNING_PERCENT: i128 = 75;
 const CRITICAL_PERCENT: i128 = 95;
 
-/// Returns the report of a key's quota and spending at `now_ms`, by the store's clock. It has the form in which Claude Code
-/// requests it from its own gateway, which describes it at `GET /protocol`
-/// (<https://code.claude.com/docs/en/claude-apps-gateway>). Amounts are whole cents, rounded down.
+/// Returns a report of a key's quota and spending at `now_ms`, the store's time in milliseconds since the Unix epoch. It has the
+/// form that Claude Code expects from its own gateway, whose `GET /protocol` describes it
+/// (<https://code.claude.com/docs/en/claude-apps-gateway>). Amounts are in whole cents, rounded down.
 pub(crate) fn quota_report(terms: &KeyTerms, spend: &KeySpend, now_ms: i64) -> Value {
     let Some(quota) = terms.quota else {
         let of = |spent: NanoUsd| json!({ "limit": null, "used_credits": cents(spent), "utilization": null });
@@ -57,7 +57,7 @@ pub(crate) fn quota_report(terms: &KeyTerms, spend: &KeySpend, now_ms: i64) -> V
     });
     let limit = json!({
         "kind": "spend",
-        // A quota that never resets has no period. The client displays no period for a word other than the three that it has.
+        // A quota that never resets has no period. The client displays no period if the word is not one of its three.
         "group": if terms.reset == QuotaReset::None { "total" } else { terms.reset.as_str() },
         "percent": percent_told,
         "resets_at": standing.resets_at.and_then(rfc3339_time),
@@ -75,19 +75,19 @@ fn cents(amount: NanoUsd) -> i64 {
     amount.nanos().max(0) / CENT_NANOS
 }
 
-/// Formats a time like `2027-01-01T00:00:00.000Z`.
+/// Formats a time in the form `2027-01-01T00:00:00.000Z`. `unix` is in seconds since the Unix epoch.
 fn rfc3339_time(unix: i64) -> Option<String> {
     let at = Timestamp::from_second(unix).ok()?;
     Some(at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string())
 }
 
-/// The name of the line for tags without sums of their own.
+/// The name of the line for all tags that have no sums of their own.
 const OTHER: &str = "other";
 
-/// The criterion by which a report is split into lines.
+/// The criterion that splits a report into lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SplitBy {
-    /// One line for each day, in UTC, on which requests ended.
+    /// One line for each day (UTC) on which requests ended.
     Day,
     /// One line for each catalogue model that served requests.
     Model,
@@ -98,7 +98,7 @@ pub(crate) enum SplitBy {
 }
 
 impl SplitBy {
-    /// Returns the name of the criterion, which is also the name of its field in a report.
+    /// Returns the name of the criterion, which is also the name of a line's field in a report.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Day => "day",
@@ -127,7 +127,7 @@ impl fmt::Display for SplitBy {
     }
 }
 
-/// The error that a string is not a criterion by which a report is split.
+/// The error that a string is not the name of a criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("give day, model, key or tag")]
 pub(crate) struct SplitError;
@@ -141,7 +141,7 @@ impl FromStr for SplitBy {
     }
 }
 
-/// The usage of some days: sums by name, and their total.
+/// A usage report for some days: the sums of each line, by its name, and the total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageReport {
     lines: QuickMap<String, Sums>,
@@ -162,25 +162,25 @@ impl UsageReport {
         }
     }
 
-    /// Adds sums to the total. It equals the sum of the lines only if each request is in one line.
+    /// Adds sums to the total. The total equals the sum of the lines only if each request is in exactly one line.
     pub(crate) fn add_total<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>) {
         self.total = sums.into_iter().fold(self.total, |total, sum| total.plus(&sum.sums));
     }
 
-    /// Returns at most `most` lines: the most recent days, or else the names with the highest costs. They are sorted by name. If
-    /// lines other than days are left out, they are sorted by cost, ascending.
+    /// Returns at most `most` lines: the most recent days, or else the lines with the highest costs. The lines are sorted by
+    /// name. If lines are omitted and the report is not by day, they are sorted by cost, the lowest first.
     pub(crate) fn lines(&self, by: SplitBy, most: usize) -> impl Iterator<Item = (&str, &Sums)> {
         let mut lines: Vec<(&str, &Sums)> = self.lines.iter().map(|(name, sums)| (name.as_str(), sums)).collect();
         lines.sort_unstable_by_key(|(name, _)| *name);
         let left_out = self.omitted_lines(most);
         if by != SplitBy::Day && left_out > 0 {
-            // The names with the highest costs come last, like the most recent days.
+            // The lines with the highest costs are last, as are the most recent days in a report by day.
             lines.sort_by_key(|(_, sums)| sums.cost_nano_usd);
         }
         lines.into_iter().skip(left_out)
     }
 
-    /// Returns the number of lines that are left out of a report with at most `most` lines.
+    /// Returns the number of lines that are omitted from a report with at most `most` lines.
     pub(crate) fn omitted_lines(&self, most: usize) -> usize {
         self.lines.len().saturating_sub(most)
     }
@@ -205,7 +205,7 @@ pub(crate) fn day_of_date(date: Date) -> i64 {
     since.map_or(0, |span| i64::from(span.get_days()))
 }
 
-/// The spending of keys. Keys that have spent nothing are left out.
+/// The spending of each key. Keys without spending are left out.
 pub(crate) type SpendByKey = BTreeMap<KeyId, NanoUsd>;
 
 /// An account as operators see it.
@@ -213,9 +213,9 @@ pub(crate) type SpendByKey = BTreeMap<KeyId, NanoUsd>;
 pub struct AccountView {
     /// The account's name.
     pub id: String,
-    /// The sum of all credits and adjustments, less all charges. Holds are not subtracted.
+    /// The sum of all credits and adjustments, minus all charges. Holds are not subtracted.
     pub balance: NanoUsd,
-    /// The sum of all charges so far, which is the cost of all the account's rows.
+    /// The sum of all charges so far, which equals the total cost of the account's rows.
     pub spent: NanoUsd,
     /// The sum of the holds of running requests.
     pub held: NanoUsd,
@@ -232,7 +232,8 @@ pub struct AccountView {
 }
 
 impl AccountView {
-    /// Whether a payment is due, because the balance is at or below its low mark, or at or below zero, where nothing is admitted.
+    /// Whether a payment is due, because the balance is at or below its low mark, or is zero or less, so that no request is
+    /// admitted.
     pub(crate) fn is_low(&self) -> bool {
         self.balance <= self.record.terms.low_balance.unwrap_or_default().max(NanoUsd::ZERO)
     }
@@ -267,33 +268,33 @@ impl KeySpend {
     }
 }
 
-/// The number of days that are compared with as many days before them.
+/// The number of days in a week. Two consecutive weeks are compared.
 pub(crate) const WEEK: usize = 7;
 
 /// Costs by name and day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DailyCosts {
     days: RangeInclusive<i64>,
-    /// For each name, the cost of each day.
+    /// The cost on each day, by name.
     names: QuickMap<String, Vec<NanoUsd>>,
 }
 
-/// The cost of the last seven days for one name, with the cost of the seven days before.
+/// The costs for one name in the last seven days and in the seven days before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WeekOverWeekCost {
-    /// The name of an account, key, model or tag.
+    /// The name of an account, a key, a model or a tag.
     pub name: String,
     /// The cost of the last seven days.
     pub cost: NanoUsd,
-    /// The cost of the seven days before those.
+    /// The cost in the seven days before the last seven days.
     pub before: NanoUsd,
 }
 
-/// The daily costs of a name; the name is `None` for all names without a line of their own.
+/// The daily costs for a name. The name is `None` for the sum of all names that have no line of their own.
 pub(crate) type DailyCostLine<'a> = (Option<&'a str>, Cow<'a, [NanoUsd]>);
 
 impl DailyCosts {
-    /// Creates costs of zero for these days, in days since the Unix epoch.
+    /// Creates costs of zero for a range of days, in days since the Unix epoch.
     pub(crate) fn new(days: RangeInclusive<i64>) -> Self {
         Self {
             days,
@@ -301,14 +302,14 @@ impl DailyCosts {
         }
     }
 
-    /// Adds the costs of sums to the names into which `by` splits them.
+    /// Adds the costs in `sums` to the names into which `by` splits them.
     pub(crate) fn add<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>, by: SplitBy) {
         for sum in sums {
             self.add_cost(&by.name(sum), sum.day, sum.sums.cost_nano_usd);
         }
     }
 
-    /// Adds a cost to a name's day. Ignores it if the day is not one of these days.
+    /// Adds a cost to a name on one day. Has no effect if the day is outside the range.
     pub(crate) fn add_cost(&mut self, name: &str, day: i64, cost: NanoUsd) {
         let place = usize::try_from(day.saturating_sub(*self.days.start()));
         let line = match self.names.get_mut(name) {
@@ -327,8 +328,8 @@ impl DailyCosts {
         self.days.clone()
     }
 
-    /// Returns the `most` names with the highest total costs, the highest first, and then the sum of all other names, if there
-    /// are any.
+    /// Returns the `most` names with the highest total costs, the highest first. If there are further names, their sum is the
+    /// last line.
     pub(crate) fn most_expensive(&self, most: usize) -> Vec<DailyCostLine<'_>> {
         let mut lines: Vec<(NanoUsd, &String, &Vec<NanoUsd>)> = self
             .names
@@ -355,7 +356,7 @@ impl DailyCosts {
         told
     }
 
-    /// Returns, for each name, the cost of the last seven of these days and of the seven days before.
+    /// Returns, for each name, the cost of the last seven days in the range and of the seven days before.
     pub(crate) fn weeks(&self) -> impl Iterator<Item = WeekOverWeekCost> {
         self.names.iter().map(|(name, costs)| {
             let week = |weeks_ago: usize| sum(costs.iter().rev().skip(weeks_ago * WEEK).take(WEEK));

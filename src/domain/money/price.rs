@@ -1,8 +1,9 @@
-//! Prices and charges. Prices are whole pico-USD per token and per call. Their sum is exact, and a charge is rounded only once. A
-//! price list has them as decimal numbers, which are read as exact integers. A price is never a floating-point number.
+//! Prices and charges. A price is a whole number of pico-USD per token or per call. The sum of all costs is exact, and a charge
+//! is rounded only once. Price lists contain decimal numbers, which are parsed as exact integers, never as floating-point
+//! numbers.
 //!
-//! Several models may contribute to one answer, each in runs of its own. Each run is charged at the price of its own model, in
-//! the price tier of its own prompt.
+//! Several models may contribute to one answer, each in one or more runs. Each run is charged at the price of its own model, in
+//! the price tier for the size of its own prompt.
 
 mod list;
 mod tariff;
@@ -25,15 +26,15 @@ pub(crate) use crate::domain::money::price::list::SHIPPED_FILE;
 pub(crate) use crate::domain::money::price::tariff::Price;
 pub(crate) use crate::domain::money::price::tariff::Tier;
 
-/// A part of a request's charge: the runs of one model with the same purpose and price tier. A row has such parts if the models
-/// or tiers of its runs differ.
+/// A part of a request's charge: the runs of one model with the same purpose and price tier. A row has no parts if only the
+/// requested model ran, in one price tier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostShare {
     /// The purpose of the runs.
     pub run: RunKind,
     /// The model's name in the catalogue, or at the provider if the catalogue does not have the model.
     pub model: String,
-    /// The consumption of these runs together.
+    /// The total consumption of these runs.
     #[serde(flatten)]
     pub usage: Usage,
     /// The catalogue model at whose price the runs were charged; `None` if `model` has a price of its own.
@@ -42,15 +43,16 @@ pub struct CostShare {
     /// The version of the price at which the runs were charged; `None` if it is the row's `price_version`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_version: Option<String>,
-    /// The price tier of the runs: the tier for prompts with more input tokens than this.
+    /// The lower bound of the runs' price tier: the tier applies to prompts with more input tokens than this.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub above_input_tokens: u64,
     /// The part's share of the charge. The shares of all parts add up to the charge.
     pub cost_nano_usd: NanoUsd,
 }
 
-/// The maximum number of parts in one row. Each part is a group of runs with the same purpose, model and tier; an answer with
-/// advice, a compaction and a fallback has four. Further runs are added to the group whose price makes them most expensive.
+/// The maximum number of parts in one row. Each part is a group of runs with the same purpose, model and tier. An answer with
+/// advice, a compaction and a fallback has four. When there are four groups, a run that belongs to none of them is added to the
+/// group whose price makes the run most expensive.
 pub(crate) const PARTS_MAX: usize = 4;
 
 /// A run of a model within an answer, with the price of its model.
@@ -58,16 +60,16 @@ pub(crate) const PARTS_MAX: usize = 4;
 pub(crate) struct PricedRun {
     /// The run and its usage.
     pub run: Run,
-    /// The run's model with its price; `None` if it is the requested model.
+    /// The run's model with its price; `None` if it is the model of the request.
     pub other: Option<OtherModel>,
 }
 
-/// A model other than the requested one that contributed to an answer.
+/// A model that contributed to an answer and is not the model of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OtherModel {
     /// The model's name in the catalogue, or at the provider if the catalogue does not have the model.
     pub name: String,
-    /// The catalogue model whose price is used; `None` if it is `name`.
+    /// The catalogue model whose price is used; `None` if `name` has a price of its own.
     pub priced_as: Option<String>,
     pub price: Arc<Price>,
 }
@@ -77,7 +79,7 @@ pub(crate) struct OtherModel {
 pub(crate) struct Charge {
     /// The total of the charge.
     pub cost: NanoUsd,
-    /// The parts of the charge; empty if the cost follows from the row's price and usage alone.
+    /// The parts of the charge; empty if the cost can be computed from the row's price and usage alone.
     pub parts: Vec<CostShare>,
 }
 
@@ -120,8 +122,8 @@ pub(crate) fn charge(
             parts: Vec::new(),
         };
     }
-    // The request fee belongs to the first part. A part's share is the increase of the rounded sum, so that all shares add up to
-    // that sum.
+    // The request fee is included in the first part. Each part's share is the amount by which the rounded sum rises, so the
+    // shares of all parts add up to the rounded sum.
     let mut sum = price.request_fee(usage);
     let mut before = NanoUsd::ZERO;
     let mut parts = Vec::with_capacity(groups.len());
@@ -176,8 +178,8 @@ fn most_expensive_group(groups: &[RunGroup<'_>], usage: &Usage, modifiers: &Pric
     sums.max_by_key(|(_, sum)| *sum).map(|(at, _)| at)
 }
 
-/// Computes the charge of a row again, from its parts and the prices that they name. `find` returns the price of a catalogue
-/// model. `None` if it does not find one.
+/// Recomputes the charge of a row from its parts and their prices. `find` returns the price of a catalogue model. The result is
+/// `None` if `find` does not return a price.
 #[cfg(test)]
 fn recomputed(
     price: &Price,
@@ -197,31 +199,32 @@ fn recomputed(
 
 /// The number of pico-USD in one nano-USD.
 const PICO_PER_NANO: u16 = 1000;
-/// The integer for a product of three factors that is 1. Each factor is in millionths, so the unit of the product is 10^-18.
+/// The integer that represents 1 for a product of three factors. Each factor is in millionths, so the unit of the product is
+/// 10^-18.
 const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
-/// The number of decimal places of USD to which a sum is exact: twelve for pico-USD, and eighteen for the three factors.
+/// The number of decimal places of an exact sum in USD: 12 for pico-USD and 18 for the three factors.
 const EXACT_PLACES: usize = 30;
 
-/// The counts of a request's tokens and calls, by their names in the consumption log, each with its price.
+/// The numbers of a request's tokens and calls, with their names in the consumption log and their prices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PricedCounts {
     tokens: [(&'static str, u64, TokenPrice); 13],
     calls: [(&'static str, u64, CallPrice); 5],
-    /// The factors on token prices: for the service tier, the speed and the geography.
+    /// The factors for token prices: by service tier, by speed and by geography.
     factors: [PriceFactor; 3],
 }
 
 /// A line of a request's charge: one kind of tokens or calls, with its count and price.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PriceLine {
-    /// The name of the count in the consumption log; `request` for the request fee.
+    /// The name of the priced quantity in the consumption log; `request` for the request fee.
     pub counted: Cow<'static, str>,
     pub count: u64,
     /// The price in USD per unit of `per`.
     pub price_usd: String,
     /// The unit of the price: `1M tokens` or `call`.
     pub per: Cow<'static, str>,
-    /// The factor by which the price is multiplied; `None` for 1.
+    /// The factor by which the price is multiplied; `None` if the factor is 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<String>,
     /// The cost of the line in USD, exact and not rounded.
@@ -247,8 +250,8 @@ impl PricedCounts {
         ExactSum(tokens.saturating_mul(self.factor()).saturating_add(calls))
     }
 
-    /// Returns the cost in whole pico-USD in the usual case: no factor applies, and the sum does not overflow. `None` in all
-    /// other cases, which [`PricedCounts::sum`] handles.
+    /// Returns the cost in whole pico-USD if no factor applies and the sum does not overflow, which is the usual case. Returns
+    /// `None` otherwise; [`PricedCounts::sum`] handles those cases.
     fn whole_pico_usd(&self) -> Option<u64> {
         if self.factors != [PriceFactor::ONE; 3] {
             return None;
@@ -283,7 +286,7 @@ impl PricedCounts {
 }
 
 impl PriceLine {
-    /// Builds the line for `count` calls at a price.
+    /// Creates the line for `count` calls at this price.
     fn of_calls(counted: &'static str, count: u64, price: CallPrice) -> Self {
         Self {
             counted: Cow::Borrowed(counted),
@@ -296,17 +299,17 @@ impl PriceLine {
     }
 }
 
-/// An unrounded sum of money in units of 10^-18 pico-USD, because prices are whole pico-USD and each of the three factors is in
+/// An unrounded sum of money in units of 10^-18 pico-USD: prices are whole pico-USD, and each of the three factors is in
 /// millionths.
 ///
-/// It saturates at `i128::MAX`. That is far above [`NanoUsd::MAX`] in this unit, so a saturated sum is above the limit anyway.
+/// The sum saturates at `i128::MAX`, which is far above [`NanoUsd::MAX`] in this unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ExactSum(i128);
 
 impl ExactSum {
     const MAX: Self = Self(i128::MAX);
 
-    /// Returns the sum of both sums.
+    /// Returns the sum of `self` and `other`.
     #[must_use]
     pub(crate) fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
@@ -366,12 +369,12 @@ const USD_MAX: u64 = 1_000_000;
 /// The largest multiplier.
 const FACTOR_MAX: u64 = 1000;
 
-/// A price per token, in pico-USD (10^-12 USD). A price list and JSON have it in USD per 1M tokens.
+/// A price per token, in pico-USD (10^-12 USD). In a price list and in JSON, it is in USD per 1M tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", inline)]
 pub(crate) struct TokenPrice(u64);
 
-/// A price per call, in pico-USD (10^-12 USD). A price list and JSON have it in USD.
+/// A price per call, in pico-USD (10^-12 USD). In a price list and in JSON, it is in USD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", inline)]
 pub(crate) struct CallPrice(u64);
@@ -437,10 +440,10 @@ pub(crate) enum DecimalError {
         "write a decimal number in quotes, such as \"0.25\": digits and at most one point, without a sign or a comma"
     )]
     Malformed,
-    /// The number has more decimal places than the maximum, which this variant contains.
+    /// The number has more decimal places than the maximum, which is the variant's value.
     #[error("give at most {0} decimal places")]
     TooFine(usize),
-    /// The number is larger than the maximum, which this variant contains.
+    /// The number is larger than the maximum, which is the variant's value.
     #[error("the number is too large: give at most {0}")]
     TooLarge(u64),
 }
@@ -482,7 +485,8 @@ fn written(value: u64, places: usize, out: &mut fmt::Formatter<'_>) -> fmt::Resu
     write!(out, "{}{dot}{fraction}", value / scale)
 }
 
-/// Implements `Display`, `Serialize` and `Deserialize` of a number as the decimal text from which it is parsed.
+/// Implements `Display`, `Serialize` and `Deserialize` for a number. The serialized form is the decimal string that `parse`
+/// accepts.
 macro_rules! decimal {
     ($($name:ident: $places:ident;)*) => { $(
         impl fmt::Display for $name {

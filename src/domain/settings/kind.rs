@@ -1,5 +1,5 @@
-//! The kinds of settings. A kind determines how a value is read, its default, and how the setting appears in the shipped
-//! weir.toml.
+//! The kinds of settings. A kind determines how a value is read, the default of the setting, and how the setting appears in the
+//! shipped weir.toml.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use toml::{Value, de::DeValue};
 
 use super::section::{DescribedValue, KeyDescription, Section, SettingFault, TableHeader, ValueReader, join};
 
-/// The kind of a setting with values of type `T`: how a value is read, its default, and its form in the shipped weir.toml.
+/// The kind of a setting with values of type `T`.
 pub(crate) struct SettingKind<T> {
     read: SettingReader<T>,
     absent: AbsentValue<T>,
@@ -18,9 +18,9 @@ pub(crate) struct SettingKind<T> {
 }
 
 enum SettingReader<T> {
-    /// Reads the value of the setting's key.
+    /// Reads the value of the setting's own key.
     Value(ReadValue<T>),
-    /// Reads several settings of the surrounding table, which together are the value.
+    /// Reads several settings of the surrounding table, and combines them to one value.
     Flat(ReadKeys<T>),
 }
 
@@ -29,17 +29,17 @@ type ReadValue<T> = Box<dyn Fn(&ValueReader<'_>) -> Result<T, SettingFault>>;
 type ReadKeys<T> = Box<dyn Fn(&Section<'_>) -> Option<T>>;
 
 enum AbsentValue<T> {
-    /// The default as TOML text, which is read like a value of the file.
+    /// The default in TOML, which is read like a value from the file.
     Default(String),
     /// A default value that needs no TOML.
     Unset(T),
-    /// The setting is required. Contains the value to continue with after its absence is reported; `None` if reading cannot
-    /// continue.
+    /// The setting is required. The value is used after its absence was reported; `None` if reading cannot continue without the
+    /// setting.
     Required(Option<T>),
 }
 
-/// Compares the new and the old value of the setting at a path, and adds the paths that differ to a set. The `bool` says whether
-/// a difference in the setting is to be added.
+/// Compares the new and the old value of the setting at a path, and adds the paths that differ to a set. The `bool` is true if a
+/// difference in the setting itself is added.
 type DifferenceCheck<T> = Box<dyn Fn((&T, &T), &str, bool, &mut BTreeSet<String>)>;
 
 /// How a setting appears in the shipped weir.toml.
@@ -54,7 +54,7 @@ struct ShippedText {
 type DescribeKeysFn = fn() -> Vec<KeyDescription>;
 
 impl<T: PartialEq + 'static> SettingKind<T> {
-    /// Returns the kind of a required setting whose value `read` reads.
+    /// Returns the kind of a required setting. `read` reads its value.
     pub(crate) fn of(read: impl Fn(&ValueReader<'_>) -> Result<T, SettingFault> + 'static) -> Self {
         Self::new(
             SettingReader::Value(Box::new(read)),
@@ -83,7 +83,8 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         self.then(move |value| Ok(f(value)))
     }
 
-    /// Converts each value with `f`. An error of `f` is the reason why the value cannot be used, and must not repeat the value.
+    /// Converts each value with `f`. If `f` fails, its error is the reason why the value cannot be used, and must not repeat the
+    /// value.
     pub(crate) fn then<U: PartialEq + 'static>(self, f: impl Fn(T) -> Result<U, String> + 'static) -> SettingKind<U> {
         let absent = match self.absent {
             AbsentValue::Default(text) => AbsentValue::Default(text),
@@ -100,7 +101,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         }
     }
 
-    /// Refuses values for which `fits` returns false, with the reason `refusal`.
+    /// Rejects values for which `fits` returns false. `refusal` is the reason in the error.
     pub(crate) fn fits(self, refusal: &'static str, fits: impl Fn(&T) -> bool + 'static) -> Self {
         self.then(move |value| {
             if fits(&value) {
@@ -128,25 +129,25 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         kind
     }
 
-    /// Sets the value that the shipped weir.toml contains for a setting without a default.
+    /// Sets an example value, which the shipped weir.toml contains if the setting has no default.
     pub(crate) fn example(mut self, example: impl Into<Value>) -> Self {
         self.shown.example = Some(example.into().to_string());
         self
     }
 
-    /// Sets the value with which reading continues after a missing or invalid value is reported.
+    /// Sets the value with which reading continues after an absent or invalid value was reported.
     pub(crate) fn stand_in(mut self, value: T) -> Self {
         self.absent = AbsentValue::Required(Some(value));
         self
     }
 
-    /// Sets the value that the shipped weir.toml sets instead of the default, for trying weir out.
+    /// Sets the value that the shipped weir.toml contains instead of the default, so that users can try out weir.
     pub(crate) fn trying_out(mut self, value: impl Into<Value>) -> Self {
         self.shown.trying_out = Some(value.into().to_string());
         self
     }
 
-    /// Sets a default that TOML cannot express.
+    /// Sets a default that cannot be written in TOML.
     pub(crate) fn unset(mut self, value: T) -> Self {
         self.absent = AbsentValue::Unset(value);
         self
@@ -157,7 +158,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         self
     }
 
-    /// Sets the table header under which the shipped weir.toml contains the setting's keys, which `keys` describes.
+    /// Sets the table header under which the shipped weir.toml contains the setting's keys. `keys` returns their descriptions.
     pub(super) fn shown_as(mut self, header: TableHeader, keys: DescribeKeysFn) -> Self {
         self.shown.table = Some((header, keys));
         self
@@ -176,13 +177,14 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         )
     }
 
-    /// Marks the setting, with all settings in it, as taking effect only at the next start of weir.
+    /// Marks the setting and all settings in it as taking effect only at the next start of weir.
     pub(crate) fn restart(mut self) -> Self {
         self.at_start = true;
         self
     }
 
-    /// Marks the setting so that its change takes effect only at the next start if the part that `what` returns has changed.
+    /// Marks the setting as taking effect only at the next start of weir if the part of the value that `what` returns has
+    /// changed.
     pub(crate) fn restart_by<U: PartialEq>(self, what: impl Fn(&T) -> U + 'static) -> Self {
         self.differing(move |(now, before), at, _, keys| {
             if what(now) != what(before) {
@@ -191,7 +193,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         })
     }
 
-    /// Reads the value `given` in the file.
+    /// Reads the value that the file gives for the setting.
     pub(super) fn read(&self, given: &ValueReader<'_>) -> Result<T, SettingFault> {
         match &self.read {
             SettingReader::Value(read) => read(given),
@@ -199,8 +201,8 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         }
     }
 
-    /// Returns the value of the setting `key` in a table, or its default. Faults are reported. `None` if no value is left to
-    /// continue with.
+    /// Returns the value of the setting `key` in a table, or its default. Reports errors. `None` if there is no value with which
+    /// to continue.
     pub(crate) fn read_from(self, from: &Section<'_>, key: &str) -> Option<T> {
         if let SettingReader::Flat(read) = &self.read {
             return read(from);
@@ -223,8 +225,8 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         }
     }
 
-    /// Adds to `keys` the paths that differ between the two values and take effect only at the next start. With `all`, adds every
-    /// path that differs.
+    /// Adds to `keys` the path of each setting whose two values differ. Settings that take effect without a restart of weir are
+    /// included only if `all` is true.
     pub(crate) fn differ(&self, values: (&T, &T), (table, key): (&str, &str), all: bool, keys: &mut BTreeSet<String>) {
         let at = match self.read {
             SettingReader::Value(_) => join(table, key),
@@ -233,7 +235,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         (self.differs)(values, &at, all || self.at_start, keys);
     }
 
-    /// Adds to `told` how the setting, or each setting in its group, appears in the shipped weir.toml.
+    /// Adds to `told` the description of the setting, or of each setting in its group, for the shipped weir.toml.
     pub(crate) fn describe(self, key: &'static str, comment: &'static [&'static str], told: &mut Vec<KeyDescription>) {
         let line = match self.shown.table {
             Some((TableHeader::Flat, keys)) => return told.extend(keys()),

@@ -1,5 +1,5 @@
-//! Reads a TOML file whose settings are declared with [`settings!`](super::settings): its tables, its values, and every fault
-//! with its line.
+//! Reads a TOML file whose settings are declared with [`settings!`](super::settings): its tables, its values, and all errors with
+//! their lines.
 
 use std::{
     cell::RefCell,
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::domain::strict_toml::{self, FileError, lines, nearest, syntax_faults};
 
-/// How a table appears in the shipped weir.toml.
+/// The form of a table in the shipped weir.toml.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableHeader {
     /// `[name]`: a table that always exists.
@@ -20,7 +20,8 @@ pub(crate) enum TableHeader {
     Optional,
     /// `#[[name]]`: an example element of a list of tables.
     Element,
-    /// `#[name.example]`: an example of a table whose name, here the contained `example`, the operator chooses.
+    /// `#[name.example]`: an example of a table whose name is chosen by the operator. The value is the last part of the example's
+    /// name.
     Named(&'static str),
     /// No header: the settings belong to the surrounding table.
     Flat,
@@ -47,23 +48,24 @@ pub(crate) enum DescribedValue {
     Value {
         /// The range of a number; `None` for other types.
         bounds: Option<String>,
-        /// The default as TOML, or else an example.
+        /// The default as TOML, or an example if there is no default.
         value: String,
         /// Whether `value` is the default, not an example.
         is_default: bool,
-        /// The value that the shipped weir.toml sets instead of the default, for trying weir out. `None` for most settings.
+        /// The value that the shipped weir.toml contains instead of the default, so that users can try out weir. `None` for most
+        /// settings.
         trying_out: Option<String>,
     },
     /// A table, with its header and its settings.
     Table(TableHeader, Vec<KeyDescription>),
 }
 
-/// The state of reading one file: the lines of its settings, and the faults found so far.
+/// The state of reading one file: the lines of its settings, and the errors found so far.
 pub(super) struct FileReadState<'a> {
     places: SettingLines,
     folder: &'a Path,
     errors: RefCell<Vec<FileError>>,
-    /// The paths of settings whose values are unknown, because they could not be read or were given under a misspelled key.
+    /// The paths of settings whose values are unknown, because they could not be read or their keys are misspelled.
     unread: RefCell<BTreeSet<String>>,
 }
 
@@ -93,13 +95,13 @@ impl<'a> FileReadState<'a> {
         self.errors.borrow_mut().push(self.places.fault(key, message));
     }
 
-    /// Reports the reason why the value of the setting `key` cannot be used.
+    /// Reports that the value of the setting `key` cannot be used, with the reason `why`.
     fn report_unusable(&self, key: &str, why: &str) {
         self.report(key, format!("key `{key}`: {why}"));
         self.unread.borrow_mut().insert(key.to_owned());
     }
 
-    /// Whether the setting's value was read or is absent from the file. False if the value, or a table around it, could not be
+    /// Whether the setting's value was read, or is not in the file. False if the value or a table that contains it could not be
     /// read.
     fn is_known(&self, key: &str) -> bool {
         let unread = self.unread.borrow();
@@ -108,12 +110,12 @@ impl<'a> FileReadState<'a> {
     }
 }
 
-/// The reason why a value of the file cannot be used.
+/// The reason why a value in the file cannot be used.
 #[derive(Debug)]
 pub(crate) enum SettingFault {
-    /// The reason, which is not yet reported. It never contains text of the file, which could be a misplaced secret.
+    /// The reason, which was not reported yet. It never repeats the file, because a value could be a misplaced secret.
     Because(String),
-    /// The reason is already reported.
+    /// The reason was already reported.
     Reported,
 }
 
@@ -127,7 +129,7 @@ impl From<String> for SettingFault {
 pub(crate) struct Section<'s> {
     reading: &'s FileReadState<'s>,
     table: &'s DeTable<'s>,
-    /// The table's path: names joined by dots; empty for the root of the file.
+    /// The table's path: names joined by dots. It is empty for the root of the file.
     at: String,
     /// Whether the table has no effect. Missing required settings are then not reported.
     pub(super) is_off: bool,
@@ -149,7 +151,7 @@ impl<'s> Section<'s> {
         Some(self.reader_for(key, value))
     }
 
-    /// Returns a reader that reads `value` as the value of the setting `key`.
+    /// Returns a reader for `value`, the value of the setting `key`.
     pub(super) fn reader_for<'v>(&'v self, key: &str, value: &'v DeValue<'v>) -> ValueReader<'v> {
         ValueReader {
             reading: self.reading,
@@ -159,12 +161,12 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Whether the file contains the setting `key`, with a valid value or not.
+    /// Whether the file contains the setting `key`, even with an invalid value.
     pub(crate) fn contains_key(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// Reports the keys of the table that are not in `keys`, each with the most similar one of `keys`.
+    /// Reports the keys of the table that are not in `keys`. Each error contains the most similar key in `keys`.
     pub(super) fn report_unknown_keys(&self, keys: &[&str]) {
         for name in self.table.keys() {
             let name: &str = name.get_ref();
@@ -175,13 +177,14 @@ impl<'s> Section<'s> {
             let message = strict_toml::unknown_name("key", (&self.at, name), keys);
             self.reading.report(&at, message);
             if let Some(meant) = nearest(name, keys.iter().copied()) {
-                // The misspelled key probably means this setting, so the setting is not reported as missing.
+                // The misspelled key probably means this setting, so this setting is not reported as missing.
                 self.reading.unread.borrow_mut().insert(join(&self.at, meant));
             }
         }
     }
 
-    /// Reports that the required setting `key` is missing, unless the table has no effect or the setting has another fault.
+    /// Reports that the required setting `key` is missing, unless the table has no effect or another error of the setting was
+    /// reported.
     pub(super) fn report_missing(&self, key: &str) {
         let at = join(&self.at, key);
         if !self.is_off && self.reading.is_known(&at) {
@@ -190,8 +193,8 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Reports that the value of the setting `key` conflicts with the settings `others`, given as paths below this table. Reports
-    /// nothing if one of them could not be read. `message` must not repeat text of the file, which could be a misplaced secret.
+    /// Reports a conflict between the setting `key` and the settings `others`, which are paths below this table. Reports nothing
+    /// if one of them could not be read. `message` must not repeat the file, because a value could be a misplaced secret.
     pub(crate) fn report_fault(&self, key: &str, others: &[&str], message: impl std::fmt::Display) {
         let at = join(&self.at, key);
         let known = |key: &&str| self.reading.is_known(&join(&self.at, key));
@@ -210,7 +213,7 @@ pub(crate) struct ValueReader<'s> {
 }
 
 impl ValueReader<'_> {
-    /// Returns the reader of a part of this value: of the member `name` of a table, or the element of a list with this number,
+    /// Returns the reader of a part of this value. `name` is the name of a table's member, or the number of a list's element,
     /// counted from 1.
     pub(super) fn child<'v>(&'v self, name: &str, value: &'v DeValue<'v>) -> ValueReader<'v> {
         ValueReader {
@@ -221,19 +224,19 @@ impl ValueReader<'_> {
         }
     }
 
-    /// Reports the reason why the value cannot be used, unless it is already reported.
+    /// Reports the reason why the value cannot be used, unless it was already reported.
     pub(super) fn report(&self, refused: &SettingFault) {
         if let SettingFault::Because(why) = refused {
             self.reading.report_unusable(&self.at, why);
         }
     }
 
-    /// Records that a part of the value could not be read.
+    /// Records that the value could not be read completely.
     pub(super) fn mark_unread(&self) {
         self.reading.unread.borrow_mut().insert(self.at.clone());
     }
 
-    /// Returns the value as a table, or the fault that it has another type.
+    /// Returns the value as a table. The error is that the value has another type.
     pub(super) fn table(&self) -> Result<Section<'_>, SettingFault> {
         match self.value {
             DeValue::Table(table) => Ok(Section {
@@ -246,7 +249,7 @@ impl ValueReader<'_> {
         }
     }
 
-    /// Returns the value as a string, or the fault that it has another type.
+    /// Returns the value as a string. The error is that the value has another type.
     pub(crate) fn text(&self) -> Result<&str, SettingFault> {
         match self.value {
             DeValue::String(text) => Ok(text),
@@ -259,7 +262,7 @@ impl ValueReader<'_> {
         self.reading.folder
     }
 
-    /// Returns the value as a path. A relative path is resolved against the folder of the file.
+    /// Returns the value as a path. A relative path is resolved against the folder of the file that is being read.
     pub(crate) fn path(&self) -> Result<PathBuf, SettingFault> {
         let text = self.text()?;
         if text.is_empty() || text.contains('\0') {
@@ -267,11 +270,11 @@ impl ValueReader<'_> {
                 "expected a path that is not empty and contains no NUL character".to_owned(),
             ));
         }
-        // Collecting the components removes a `./`, which would otherwise appear in every message that contains the path.
+        // Collecting the components removes `./`, which would otherwise appear in every message with the path.
         Ok(self.reading.folder.join(text).components().collect())
     }
 
-    /// Returns the fault that the value does not have the type `expected`.
+    /// Returns the error that the value does not have the type `expected`.
     pub(super) fn type_fault(&self, expected: &str) -> SettingFault {
         let (found, is_bare) = match self.value {
             DeValue::String(_) => ("a string", false),
@@ -299,19 +302,19 @@ pub(super) fn join(table: &str, key: &str) -> String {
     }
 }
 
-/// A table of settings, which [`settings!`](super::settings) declares.
+/// A table of settings that is declared with [`settings!`](super::settings).
 pub(crate) trait Settings: Sized + PartialEq + 'static {
     /// Returns the descriptions of the table's settings, in the order of their declaration.
     fn describe_keys() -> Vec<KeyDescription>;
 
-    /// Reads the settings of the table `from`. `None` if a required setting is missing or invalid, which is reported.
+    /// Reads the settings of the table `from`. `None` if a required setting is missing or invalid, which was reported.
     fn read_keys(from: &Section<'_>) -> Option<Self>;
 
-    /// Adds to `keys` the paths of the settings that differ from `before` and take effect only at the next start. With `all`,
-    /// adds every path that differs. `at` is the table's path.
+    /// Adds to `keys` the path of each setting that differs from `before`. Settings that take effect without a restart of weir
+    /// are included only if `all` is true. `at` is the table's path.
     fn differing(&self, before: &Self, at: &str, all: bool, keys: &mut BTreeSet<String>);
 
-    /// Reads the settings of the table `from`, and reports keys that are not settings of the table.
+    /// Reads the settings of the table `from`, and reports the keys that are not settings of the table.
     fn read(from: &Section<'_>) -> Option<Self> {
         let keys: Vec<&str> = Self::describe_keys().iter().map(|told| told.key).collect();
         from.report_unknown_keys(&keys);
@@ -319,19 +322,19 @@ pub(crate) trait Settings: Sized + PartialEq + 'static {
     }
 }
 
-/// The settings of a file, and all faults found in it. The settings at fault have their default values.
+/// The settings of a file, and all errors found in it. Settings with errors have their default values.
 #[derive(Debug)]
 pub(crate) struct ParsedSettings<T> {
-    /// The settings. `None` if the file is not valid TOML, or a required setting is at fault and has no substitute.
+    /// The settings. `None` if the file is not valid TOML, or if a required setting has an error and no substitute.
     pub value: Option<T>,
-    /// All faults, sorted by line.
+    /// All errors, sorted by line.
     pub errors: Vec<FileError>,
-    /// The lines of the settings, for faults that are found later.
+    /// The lines of the settings, for errors that are found later.
     pub places: SettingLines,
 }
 
-/// Parses `text`, the content of a settings file. Errors call the file `file`. Relative paths in it are resolved against
-/// `folder`, which must be absolute.
+/// Parses `text`, the content of a settings file. `file` is the file's name in errors. Relative paths in the file are resolved
+/// against `folder`, which must be absolute.
 pub(crate) fn parse_settings<T: Settings>(file: &str, text: &str, folder: &Path) -> ParsedSettings<T> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     let reading = FileReadState::new(file, lines(text), folder);
@@ -348,18 +351,18 @@ pub(crate) fn parse_settings<T: Settings>(file: &str, text: &str, folder: &Path)
     ParsedSettings { value, errors, places }
 }
 
-/// The file name that errors contain if none is set.
+/// The file name in errors if no other name is set.
 const SETTINGS_FILE: &str = "weir.toml";
 
 /// The name of a settings file and the lines of its settings, by paths such as `provider.NAME.secret` and `model.1.name`. Any two
-/// values compare as equal, so that settings are compared without their lines.
+/// values are equal, so that a comparison of settings ignores their lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SettingLines {
     /// The file's name in error messages; empty for `weir.toml`.
     pub file: String,
     /// The line of each setting, counted from 1, by the setting's path.
     pub lines: BTreeMap<String, usize>,
-    /// The paths of settings that could not be read, which is already reported.
+    /// The paths of settings that could not be read. Their errors were already reported.
     pub unread: BTreeSet<String>,
 }
 
@@ -380,7 +383,7 @@ impl SettingLines {
         }
     }
 
-    /// Returns the error that the setting at the path `key` has a fault, with the line of the setting, or else of the table
+    /// Returns an error about the setting at the path `key`. Its line is that of the setting, or else that of the innermost table
     /// around it.
     pub(crate) fn fault(&self, key: &str, message: impl Into<String>) -> FileError {
         let tables = std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(table, _)| table));

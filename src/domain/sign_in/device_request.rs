@@ -1,5 +1,5 @@
-//! An agent's request to sign in (RFC 8628, section 3.2) and its codes, from the request's creation until the agent redeems it
-//! for tokens.
+//! An agent's request to sign in, with its codes (RFC 8628, section 3.2). A request exists until the agent redeems it for tokens
+//! or it expires.
 
 use std::{fmt, str::FromStr};
 
@@ -15,14 +15,14 @@ use crate::domain::{
     sign_in::document_name,
 };
 
-/// The lifetime of a sign-in request, in seconds. A user must decide and the agent must redeem it before.
+/// The lifetime of a sign-in request, in seconds. Within it, a user must decide on the request and the agent must redeem it.
 pub(crate) const REQUEST_SECONDS: i64 = 600;
-/// How much longer an expired request is stored, in seconds, so that the agent can be told that it has expired.
+/// The number of seconds for which an expired request stays stored, so that the agent can be notified of the expiry.
 const TOLD_SECONDS: i64 = 300;
 /// The length of a device code's secret part, in characters: 43 base 62 characters carry 256 bits.
 const SECRET_CHARS: usize = 43;
 
-/// A device code, which only the agent has. It consists of the user code, by which the request is found, and a secret.
+/// A device code, which only the agent has. It consists of the user code, by which the request is found, and a secret part.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct DeviceCode {
     user_code: UserCode,
@@ -30,14 +30,14 @@ pub(crate) struct DeviceCode {
 }
 
 impl DeviceCode {
-    /// Draws a new device code, including its user code.
+    /// Generates a random device code, including its user code.
     pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
         let user_code = UserCode::generate(rng);
         let text = format!("{}-{}", user_code.letters(), random_base62(SECRET_CHARS, rng));
         Self { user_code, text }
     }
 
-    /// Parses a device code in the form that [`DeviceCode::as_str`] returns; `None` if `text` has another form.
+    /// Parses a device code in the form that [`DeviceCode::as_str`] returns; `None` if `text` does not have that form.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (letters, secret) = text.split_once('-')?;
         let user_code = UserCode::parse(letters).filter(|code| code.letters() == letters)?;
@@ -58,7 +58,7 @@ impl DeviceCode {
         &self.user_code
     }
 
-    /// Returns the digest of the device code, which is stored.
+    /// Returns the digest of the device code. Only the digest is stored.
     pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest::from_bytes(Sha256::digest(&self.text).into())
     }
@@ -84,7 +84,7 @@ pub(crate) struct DeviceRequest {
 pub(crate) enum SignInDecision {
     /// The user has not decided yet.
     Pending,
-    /// The agent gets tokens with which it can use this key. They are valid while the key has the secret with this digest.
+    /// The agent gets tokens for the key with this id. The tokens are valid while the key's secret has this digest.
     Approved(KeyId, KeyDigest),
     /// The user has refused, and the agent gets no tokens.
     Denied,
@@ -93,7 +93,7 @@ pub(crate) enum SignInDecision {
 /// The state of a sign-in request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceRequestState {
-    /// The request has not expired. It has this decision, which may still be pending.
+    /// The request has not expired. The value is the user's decision, which may be pending.
     Decided(SignInDecision),
     /// The request has expired.
     Expired,
@@ -114,7 +114,7 @@ impl DeviceRequest {
         self.code == code.digest()
     }
 
-    /// Returns the request's state at `now`.
+    /// Returns the request's state at `now`, in seconds since the Unix epoch.
     pub(crate) fn state(&self, now: i64) -> DeviceRequestState {
         if now >= self.asked_at.saturating_add(REQUEST_SECONDS) {
             return DeviceRequestState::Expired;
@@ -122,12 +122,12 @@ impl DeviceRequest {
         DeviceRequestState::Decided(self.decision.clone())
     }
 
-    /// Returns the age of the request at `now`, in seconds.
+    /// Returns the request's age in seconds. `now` is in seconds since the Unix epoch.
     pub(crate) fn age(&self, now: i64) -> i64 {
         now.saturating_sub(self.asked_at).max(0)
     }
 
-    /// Returns the request with the user's decision; `None` if it is already decided or has expired.
+    /// Returns the request with the user's decision. `None` if it was already decided or has expired.
     pub(crate) fn with_decision(&self, decision: SignInDecision, now: i64) -> Option<Self> {
         (self.state(now) == DeviceRequestState::Decided(SignInDecision::Pending)).then(|| Self {
             decision,
@@ -135,7 +135,7 @@ impl DeviceRequest {
         })
     }
 
-    /// Returns for how many seconds from `now` the document must be stored, at least 1.
+    /// Returns the number of seconds, at least 1, for which the document must be stored after `now`.
     pub(crate) fn kept_seconds(&self, now: i64) -> u64 {
         let until = self.asked_at.saturating_add(REQUEST_SECONDS + TOLD_SECONDS);
         u64::try_from(until.saturating_sub(now)).unwrap_or(0).max(1)
@@ -145,13 +145,13 @@ impl DeviceRequest {
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const CHARS: usize = 8;
 
-/// A user code, which a user compares or types. It has eight consonants, which spell no word (RFC 8628, section 6.1). Only few of
-/// the 20^8 codes are valid at the same time, each for some minutes.
+/// A user code, which a user compares or types. It has eight consonants, so that it never spells a word (RFC 8628, section 6.1).
+/// Of the 20^8 possible codes, only few are valid at the same time, each for some minutes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct UserCode(String);
 
 impl UserCode {
-    /// Draws a new user code.
+    /// Generates a random user code.
     pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut letter = || LETTERS.get(rng.random_range(0..LETTERS.len())).copied().unwrap_or(b'B');
         Self((0..CHARS).map(|_| char::from(letter())).collect())
@@ -161,7 +161,7 @@ impl UserCode {
     /// code.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let typed = text.chars().filter(|char| !matches!(char, '-' | ' '));
-        // One letter more than a code has, so that longer texts are rejected.
+        // One letter more than the length of a code is read, so that longer strings are rejected.
         let letters: String = typed.map(|char| char.to_ascii_uppercase()).take(CHARS + 1).collect();
         let is_code = letters.len() == CHARS && letters.bytes().all(|byte| LETTERS.contains(&byte));
         is_code.then_some(Self(letters))
@@ -200,35 +200,36 @@ impl fmt::Debug for UserCode {
     }
 }
 
-/// The stored document of an access token; its name is the digest of the token. The token has the form of a key. So it is
-/// accepted wherever a key is, and is withheld from providers like a key.
+/// The stored document of an access token. Its name is the digest of the token. The token has the form of an API key, so it is
+/// accepted wherever an API key is, and is never forwarded to providers either.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessGrant {
-    /// The id of the key that the token can use.
+    /// The id of the key for which the token authenticates requests.
     pub(crate) key: KeyId,
-    /// The digest of the key's secret when the token was issued. The token ends when that secret ends.
+    /// The digest of the secret that the key had when the token was issued. The token is invalid once the key no longer has that
+    /// secret.
     pub(crate) digest: KeyDigest,
-    /// The id of the sign-in that the token belongs to.
+    /// The id of the sign-in to which the token belongs.
     pub(crate) sign_in: String,
-    /// The time at which the token expires, in seconds since the Unix epoch. In that second it is no longer valid.
+    /// The time at which the token expires, in seconds since the Unix epoch. The token is no longer valid in that second.
     pub(crate) until: i64,
 }
 
 impl AccessGrant {
-    /// Returns the digest of the key's secret when the token was issued; `None` if the token has expired at `now`.
+    /// Returns the digest of the secret that the key had when the token was issued. `None` if the token has expired at `now`.
     pub(crate) fn key_digest_at(&self, now: i64) -> Option<KeyDigest> {
         (now < self.until).then_some(self.digest)
     }
 }
 
 const WORD: &str = "-refresh-";
-/// The length of a refresh token's secret part: 64 hexadecimal digits carry 256 bits.
+/// The length of a refresh token's secret part in characters: 64 hexadecimal digits carry 256 bits.
 const TOKEN_SECRET_CHARS: usize = 64;
-/// The length of a sign-in's id: 22 base 62 characters carry 128 bits.
+/// The length of a sign-in's id in characters: 22 base 62 characters carry 128 bits.
 pub(crate) const SIGN_IN_CHARS: usize = 22;
 
-/// A refresh token: `<prefix>-refresh-<key id>-<sign-in>-<secret>`. By the key id and the sign-in's id its stored digest is
-/// found.
+/// A refresh token: `<prefix>-refresh-<key id>-<sign-in>-<secret>`. Its stored digest is found by the key id and the sign-in's
+/// id.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RefreshToken {
     prefix: KeyPrefix,
@@ -238,7 +239,7 @@ pub(crate) struct RefreshToken {
 }
 
 impl RefreshToken {
-    /// Draws the first refresh token of a sign-in.
+    /// Generates the first refresh token of a sign-in.
     pub(crate) fn generate(prefix: &KeyPrefix, key: &KeyId, sign_in: &str, rng: &mut impl CryptoRng) -> Self {
         let mut bytes = [0; 32];
         rng.fill_bytes(&mut bytes);
@@ -250,8 +251,8 @@ impl RefreshToken {
         }
     }
 
-    /// Returns the refresh token that replaces this one. It can only be derived from this token and the salt together, and is
-    /// always the same for both.
+    /// Returns the refresh token that replaces this one. Deriving it requires both this token and the salt. The same token and
+    /// salt always give the same replacement.
     pub(crate) fn next(&self, salt: &KeyDigest) -> Self {
         let mut hash = Sha256::new();
         hash.update(salt.as_bytes());
@@ -262,7 +263,7 @@ impl RefreshToken {
         }
     }
 
-    /// Parses a refresh token in the form that [`RefreshToken::text`] returns; `None` if `text` has another form.
+    /// Parses a refresh token in the form that [`RefreshToken::text`] returns; `None` if `text` does not have that form.
     pub(crate) fn parse(prefix: &KeyPrefix, text: &str) -> Option<Self> {
         let rest = text.strip_prefix(prefix.as_str())?.strip_prefix(WORD)?;
         let mut parts = rest.split('-');
@@ -286,17 +287,17 @@ impl RefreshToken {
         format!("{}{WORD}{}-{}-{}", self.prefix, self.key, self.sign_in, self.secret)
     }
 
-    /// Returns the id of the key that the token belongs to.
+    /// Returns the id of the key to which the token belongs.
     pub(crate) fn key(&self) -> &KeyId {
         &self.key
     }
 
-    /// Returns the id of the sign-in that the token belongs to.
+    /// Returns the id of the sign-in to which the token belongs.
     pub(crate) fn sign_in(&self) -> &str {
         &self.sign_in
     }
 
-    /// Returns the digest of the refresh token, which is stored.
+    /// Returns the digest of the refresh token. Only the digest is stored.
     pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest::from_bytes(Sha256::digest(self.text()).into())
     }

@@ -1,5 +1,5 @@
-//! Finds all errors of a TOML file, not only the first one: a value that cannot be read is removed, or replaced by a substitute
-//! if it is required, and the file is then read again.
+//! Finds all errors of a TOML file, not only the first one. A value that cannot be read is removed, or replaced by a substitute
+//! if it is required. The file is then read again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,25 +18,25 @@ use super::{
     syntax_faults,
 };
 
-/// The maximum number of errors that are collected from one file.
+/// The maximum number of errors that are returned for one file.
 const FAULTS_MAX: usize = 100;
-/// The substitutes for a required value, as TOML: one of each type. The first one that fits is used.
+/// The substitutes for a required value as TOML, one for each type. The first substitute that has the required type is used.
 const STAND_INS: [&str; 5] = ["\"\"", "0", "false", "[]", "{}"];
 
-/// The value read from a file, as far as the file could be read, and its errors.
+/// The value read from a file, without the parts that could not be read, and the errors of the file.
 #[derive(Debug)]
 pub(crate) struct ParsedFile<T> {
-    /// The value, without the faulty parts of the file; `None` if it cannot be read even without them.
+    /// The value without the faulty parts of the file; `None` if the remaining parts cannot be read either.
     pub value: Option<T>,
     /// All errors of the file, sorted by line.
     pub errors: Vec<FileError>,
-    /// The spans of values that cannot be judged: substitutes, and values that may depend on a removed key.
+    /// The spans of values that are not checked: substitutes, and values that may depend on a removed key.
     pub(super) unsure: Vec<Range<usize>>,
 }
 
-/// Parses `text` into `T`, and continues after an error, so that all errors are found. They are either syntax errors; or unknown
-/// keys (with the nearest valid name), missing keys and wrong types. `T` and every table in it should have
-/// `#[serde(deny_unknown_fields)]`. `file` is the file's name in the errors.
+/// Parses `text` into `T` and continues after an error, so that all errors are found. The errors are either only syntax errors,
+/// or unknown keys (with the nearest valid name), missing keys and values of the wrong type. `T` and every table in it should
+/// have `#[serde(deny_unknown_fields)]`. `file` is the file's name in the errors.
 pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> ParsedFile<T> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
@@ -75,19 +75,19 @@ pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> ParsedFi
     }
 }
 
-/// The path of a value in a TOML document: names of keys, and numbers of array elements from 1.
+/// The path of a value in a TOML document: names of keys, and indices of array elements counted from 1.
 type TomlPath = Vec<String>;
 
 struct Repair<'t> {
     document: Spanned<DeTable<'t>>,
     struck: BTreeSet<TomlPath>,
     unsure: Vec<Range<usize>>,
-    /// The length of the file's text in bytes. The spans of substitutes begin there, so they differ from all spans of the text.
+    /// The length of the file in bytes. The spans of substitutes begin there, so they differ from all spans in the file.
     end: usize,
 }
 
 struct RepairOutcome {
-    /// Whether the error was in the file from the beginning, not caused by removing another value.
+    /// Whether the error exists in the original file, and was not caused by the removal of another value.
     is_news: bool,
     goes_on: bool,
 }
@@ -121,7 +121,7 @@ impl<'t> Repair<'t> {
             (Some(path), None) => {
                 let is_news = !self.unsure.contains(&span);
                 if let (Some(meant), Some((_, table))) = (meant_key(&error.reason), path.split_last()) {
-                    // The unknown key is probably a misspelling of this valid key, which is therefore not reported as missing.
+                    // The unknown key is probably a misspelling of this valid key, so this valid key is not reported as missing.
                     self.struck.insert(table.iter().cloned().chain([meant]).collect());
                 }
                 let goes_on = self.remove(path);
@@ -163,9 +163,9 @@ impl<'t> Repair<'t> {
         gone
     }
 
-    /// Adds a substitute for the required key `name` of `table`. Returns `false` if no substitute fits.
+    /// Adds a substitute for the required key `name` of `table`. Returns `false` if no substitute has the required type.
     fn add_stand_in<T: DeserializeOwned>(&mut self, table: &[String], name: &str) -> bool {
-        // The span is after the file's text and different for each substitute.
+        // The span is after the end of the file and different for each substitute.
         let span = self.end..self.end + 1 + self.unsure.len();
         for text in STAND_INS {
             let Ok(value) = DeValue::parse(text) else { continue };
@@ -189,7 +189,7 @@ impl<'t> Repair<'t> {
     }
 }
 
-/// Returns the valid key that an unknown key probably means; `None` if none is similar enough.
+/// Returns the valid key of which the unknown key is probably a misspelling; `None` if no valid key is similar enough.
 fn meant_key(reason: &ReadFault) -> Option<String> {
     let ReadFault::UnknownKey { name, valid } = reason else {
         return None;
@@ -197,12 +197,12 @@ fn meant_key(reason: &ReadFault) -> Option<String> {
     nearest(name, valid.iter().copied()).map(str::to_owned)
 }
 
-/// Whether the keys of a table may depend on each other, as in array elements and in `[auth]`. `table` is the table's path.
+/// Whether keys of this table may depend on each other, as in array elements and in `[auth]`. `table` is the table's path.
 fn is_judged_together(table: &[String]) -> bool {
     table.iter().any(|name| name.parse::<usize>().is_ok()) || table.first().is_some_and(|name| name == "auth")
 }
 
-/// Returns the index of the array element with this number, which is counted from 1.
+/// Returns the index of an array element. `number` is its number in a path, which is counted from 1.
 fn element_index(number: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_sub(1)
 }
@@ -254,8 +254,8 @@ fn find_path_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<Tom
     inner.or_else(|| (value.span() == *span).then(TomlPath::new))
 }
 
-/// Returns the line of every key of a file, counted from 1. The map's keys are paths: names of keys and numbers of array
-/// elements, counted from 1, joined by dots.
+/// Returns the line of every key of a file, counted from 1. The map's keys are paths: names of keys, and indices of array
+/// elements counted from 1, joined by dots.
 pub(crate) fn lines(text: &str) -> BTreeMap<String, usize> {
     let breaks: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let line = |span: Range<usize>| 1 + breaks.partition_point(|at| *at < span.start);

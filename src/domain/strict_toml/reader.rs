@@ -1,5 +1,6 @@
-//! Deserializes a parsed TOML document into a type. It reads values in the same way as the `toml` crate: it tries number types in
-//! turn, supports spans, and reads enums from strings or tables. Unlike that crate, it reports errors as data, not only as text.
+//! Deserialization of a parsed TOML document into a type. Values are read in the same way as by the `toml` crate: number types
+//! are tried one after the other, spans are supported, and enums are read from strings or tables. In contrast to that crate,
+//! errors are structured values and not only messages.
 
 use std::ops::Range;
 use std::vec::IntoIter;
@@ -16,7 +17,7 @@ use toml_datetime::de::DatetimeDeserializer;
 
 type KeyNames = &'static [&'static str];
 
-/// The reason why a document that is valid TOML cannot be read into the type.
+/// The reason why a valid TOML document cannot be deserialized into the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReadFault {
     UnknownKey {
@@ -29,16 +30,17 @@ pub(super) enum ReadFault {
     },
     MissingKey(&'static str),
     RepeatedKey(&'static str),
-    /// The value has another type than expected. The value itself is not included, because it could be a misplaced secret.
+    /// The value has a type other than the expected one. The value itself is not included, because it could be a misplaced
+    /// secret.
     WrongType {
         expected: String,
         found: String,
     },
-    /// The type refused the value, with this message.
+    /// The type's own deserializer rejected the value with this message.
     Refused(String),
 }
 
-/// A fault of a document, and the bytes that it concerns.
+/// An error of a document, with the range of bytes that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason:?}")]
 pub(super) struct ReadError {
@@ -67,7 +69,7 @@ impl Error for ReadError {
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let text = found.to_string();
-        // The text is the type followed by the value; only the type is used.
+        // The string contains the type and then the value. Only the type is used.
         let kind = text.split(|c: char| !c.is_ascii_alphabetic() && c != ' ').next();
         ReadFault::WrongType {
             expected: expected.to_string(),

@@ -1,5 +1,5 @@
-//! The refusals because a limit is reached, in each protocol. Where waiting helps, agents should wait. Where only an operator or
-//! a new period helps, they should stop and display the reason. ARCHITECTURE.md describes how agents react.
+//! Refusals because a limit is reached, in the form of each protocol. Agents should retry later where waiting helps. They should
+//! stop and display the reason where only an operator or a new period helps. ARCHITECTURE.md describes how agents react.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(crate) enum LimitRefusal {
     NoAccount,
     /// The key's quota is used up.
     Quota {
-        /// The quota and the amount that is spent.
+        /// The quota and the amount that was spent.
         standing: QuotaUse,
         /// The period after which the quota resets.
         reset: QuotaReset,
@@ -46,7 +46,7 @@ pub(crate) enum LimitRefusal {
     Rate {
         /// Whether it is the key's limit or the account's.
         scope: LimitScope,
-        /// Whether it limits requests or tokens.
+        /// Whether the limit is one of requests or of tokens.
         counted: RateKind,
         /// The maximum number of requests or tokens per minute.
         limit: u64,
@@ -57,12 +57,12 @@ pub(crate) enum LimitRefusal {
     },
 }
 
-/// The number of seconds after which a client should retry because a running request may have ended. Some agents wait exactly
-/// this long.
+/// The number of seconds after which a client should retry, because a running request may have ended by then. Some agents wait
+/// exactly this long.
 const CONCURRENCY_RETRY_SECONDS: u64 = 1;
 
 impl LimitRefusal {
-    /// Whether the request can succeed soon without anybody's help. Otherwise an operator has to act, or a period has to end.
+    /// Whether the request can succeed soon without any action. Otherwise an operator has to act, or a period has to end.
     pub(super) fn is_temporary(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. })
     }
@@ -91,9 +91,9 @@ impl LimitRefusal {
         }
     }
 
-    /// Returns `error.type` for the Responses protocol. At `usage_limit_reached` Codex stops and displays the text of a header
-    /// ([`LimitRefusal::headers`]). At the code `insufficient_quota` it would also stop, but display its own text
-    /// (<https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs>).
+    /// Returns `error.type` for the Responses protocol. For the type `usage_limit_reached`, Codex stops and displays the value of
+    /// a header ([`LimitRefusal::headers`]). For the code `insufficient_quota`, it would also stop, but display a message of its
+    /// own (<https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs>).
     pub(super) fn responses_type(&self) -> &'static str {
         if self.is_temporary() {
             "rate_limit_error"
@@ -102,7 +102,8 @@ impl LimitRefusal {
         }
     }
 
-    /// Returns `error.code` for the Responses protocol. SDKs stop at `insufficient_quota`, and retry after `rate_limit_exceeded`.
+    /// Returns `error.code` for the Responses protocol. SDKs do not retry after `insufficient_quota`, but do retry after
+    /// `rate_limit_exceeded`.
     pub(super) fn responses_code(&self) -> &'static str {
         if self.is_temporary() {
             "rate_limit_exceeded"
@@ -111,8 +112,9 @@ impl LimitRefusal {
         }
     }
 
-    /// Returns the time at which a used-up quota resets, in seconds since the Unix epoch, for `error.resets_at` of the Responses
-    /// protocol. Codex displays it in its user's time zone. `None` for other limits and for a quota that does not reset.
+    /// Returns the value of `error.resets_at` in the Responses protocol: the time at which a used-up quota resets, in seconds
+    /// since the Unix epoch. Codex displays it in the user's time zone. `None` for other limits and for a quota that does not
+    /// reset.
     pub(super) fn resets_at(&self) -> Option<i64> {
         match self {
             Self::Quota { standing, .. } => standing.resets_at,
@@ -129,9 +131,9 @@ impl LimitRefusal {
         }
     }
 
-    /// Returns the message in the Gemini form. Gemini CLI repeats a request after 429 several times unless the message says that
-    /// the limit is zero. A retry delay above five minutes would also stop it, but only a quota that resets has one
-    /// (<https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts>).
+    /// Returns the message in the Gemini form. After a 429, Gemini CLI repeats a request several times unless the message states
+    /// that the limit is zero. It would also stop if the retry delay were above five minutes, but only a quota that resets has
+    /// such a delay (<https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts>).
     pub(super) fn gemini_message(&self) -> String {
         let message = self.message();
         if self.is_temporary() {
@@ -141,7 +143,8 @@ impl LimitRefusal {
         }
     }
 
-    /// Returns what is used up or forbidden, and what to do about it, without a final full stop; `None` if waiting helps.
+    /// Returns a sentence that states the cause of the refusal and the action that ends it, without a final full stop. `None` if
+    /// waiting helps.
     fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::Balance => "The account of this API key has no balance left. Have credit added to it".to_owned(),
@@ -166,7 +169,7 @@ impl LimitRefusal {
         })
     }
 
-    /// Returns which limit is reached and when to retry; an empty text if waiting does not help.
+    /// Returns a sentence that states which limit is reached and when to retry; an empty string if waiting does not help.
     fn wait_message(&self) -> String {
         match self {
             Self::Held { scope } => format!(
@@ -201,7 +204,7 @@ impl LimitRefusal {
     }
 
     /// Returns the headers that tell the client when to retry, or not to retry. Only Messages clients get a long `retry-after`,
-    /// because others would wait that long without telling their user.
+    /// because other clients would wait that long without notifying their users.
     pub(super) fn headers(&self, protocol: Protocol) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
         match self {
@@ -231,7 +234,7 @@ impl LimitRefusal {
                 headers.push(("x-should-retry", "false".to_owned()));
                 match protocol {
                     Protocol::Messages => headers.extend(self.spend_limit()),
-                    // Codex inserts this text into its own: "You've hit your usage limit. ..., or try again at ...".
+                    // Codex inserts this value into its own message: "You've hit your usage limit. ..., or try again at ...".
                     Protocol::Responses => headers.extend(self.remedy().map(|act| ("x-codex-promo-message", act))),
                     Protocol::Gemini => {}
                 }
@@ -258,7 +261,7 @@ impl LimitRefusal {
         }
     }
 
-    /// Returns `error.details` in the Gemini form: google.rpc's `RetryInfo` and `QuotaFailure`.
+    /// Returns `error.details` in the Gemini form: the messages `RetryInfo` and `QuotaFailure` of google.rpc.
     pub(super) fn gemini_details(&self) -> Value {
         let violations = json!({
             "@type": "type.googleapis.com/google.rpc.QuotaFailure",
@@ -280,8 +283,8 @@ pub(super) fn retry_info(seconds: u64) -> Value {
     json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s") })
 }
 
-/// Returns the names of the protocol's headers for limit, remaining and reset; `None` for Gemini, which has these values in the
-/// body.
+/// Returns the names of the protocol's headers for the limit, the remaining number and the reset. `None` for Gemini, whose error
+/// body contains these values.
 fn rate_headers(protocol: Protocol, counted: RateKind) -> Option<[&'static str; 3]> {
     match (protocol, counted) {
         (Protocol::Messages, RateKind::Requests) => Some([

@@ -1,4 +1,4 @@
-//! Converts refusals to HTTP answers.
+//! Conversion of refusals to HTTP answers.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::domain::wire::http1::head::HeadFault;
 use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
 use crate::domain::wire::provider_state::StateKind;
 
-/// The number of seconds after which a client should retry because memory was short or the store unreachable. It is short,
-/// because some clients wait exactly this long.
+/// The number of seconds after which a client should retry if memory was short or the store was unreachable. It is low, because
+/// some clients wait exactly this long.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// A complete answer of weir's own, ready to send: a refusal, and also a model list, a key's usage or another small answer.
+/// A complete answer that weir itself creates: a refusal, a model list, the usage of a key, or another small answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RefusalReply {
     /// The HTTP status of the answer.
@@ -25,7 +25,7 @@ pub(crate) struct RefusalReply {
 }
 
 impl Refusal {
-    /// Converts the refusal to an answer in this form. The answer includes the request id where the protocol has a place for it.
+    /// Converts the refusal to an answer in this form. The answer includes the request id if the form has a field for it.
     pub(crate) fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> RefusalReply {
         let form = form.into();
         let message = message(self);
@@ -50,7 +50,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     let mut headers = vec![
         ("content-type", "application/json".to_owned()),
         (protocol.request_id_header(), request_id.to_owned()),
-        // Error messages repeat text from the client, which a browser must not interpret as a page.
+        // Error messages repeat strings from the client, which a browser must not render as a page.
         ("x-content-type-options", "nosniff".to_owned()),
     ];
     if let Refusal::MethodNotAllowed { allow } = refusal {
@@ -60,9 +60,9 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
         headers.push(("allow", "GET, HEAD, POST, OPTIONS".to_owned()));
     }
     if let Refusal::UpgradeUnavailable | Refusal::UpgradeRemoved = refusal {
-        // RFC 9110 section 15.5.22 requires this header with the protocol to use instead.
+        // RFC 9110 section 15.5.22 requires this header, which names the protocol to use instead.
         headers.push(("upgrade", "HTTP/1.1".to_owned()));
-        // RFC 6455 section 4.2.2: the version of WebSocket that a client may try instead of its own.
+        // This header contains the WebSocket version that a client may use instead of its own (RFC 6455 section 4.2.2).
         headers.push(("sec-websocket-version", "13".to_owned()));
     }
     if matches!(
@@ -85,8 +85,8 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     if let Refusal::Limited(limit) = refusal {
         headers.extend(limit.headers(protocol));
     }
-    // Without this header, agents repeat the request for more than a minute. A provider that is switched off, has moved, or
-    // refuses all its credentials needs an operator's help.
+    // Without this header, agents repeat the request for more than a minute. Only an operator can help with a provider that is
+    // switched off, has moved, or rejects all its credentials.
     let until_operator_acts = matches!(
         refusal,
         Refusal::ProviderDisabled { .. }
@@ -101,7 +101,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
 }
 
 fn messages_body(refusal: &Refusal, message: &str, request_id: &str) -> Value {
-    // These codes are the protocol's own (docs/interface.md, Errors).
+    // The Messages protocol itself defines these codes (docs/interface.md, Errors).
     let code = match refusal {
         Refusal::BodyEncodingUnsupported { .. } => Some("request_body_encoding_unsupported"),
         Refusal::BodyEncodingInvalid { .. } => Some("request_body_encoding_invalid"),
@@ -179,7 +179,7 @@ fn gemini_body(refusal: &Refusal, message: &str) -> Value {
     body
 }
 
-/// Adds a member to the object `error` of a body.
+/// Adds a member to the object `error` of an answer's body.
 fn add_error_field(body: &mut Value, name: &str, value: Value) {
     if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
         error.insert(name.to_owned(), value);
@@ -193,7 +193,7 @@ fn whole_seconds(wait: Duration) -> u64 {
         .max(1)
 }
 
-/// The message for a request to a path that weir does not serve. Its usual cause is a wrong base URL.
+/// The message for a request to a path that weir does not serve. Such a request is usually caused by a wrong base URL.
 const UNKNOWN_PATH: &str = "There is nothing at this path. Send POST /v1/messages, POST /v1/responses or \
     POST /v1beta/models/{model}:generateContent; GET /v1/models lists the models. The base URL of a client ends in /v1 for \
     OpenAI's SDKs, and has no path for others.";
@@ -304,7 +304,8 @@ fn usage_message(place: &str) -> String {
     )
 }
 
-/// Returns the message for unknown state. It begins with the vendors' own words, because some clients react to them.
+/// Returns the message about state that the account has not created. It begins with the vendors' own wording, because some
+/// clients react to that wording.
 fn state_message(kind: StateKind, id: &str) -> String {
     let what = match kind {
         StateKind::Response => "Previous response".to_owned(),

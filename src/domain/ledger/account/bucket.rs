@@ -1,20 +1,22 @@
-//! Rate limits. A key and an account each have one bucket for requests and one for tokens.
+//! Rate limits. Each key and each account has one bucket for requests and one for tokens.
 //!
-//! A bucket consists of a level and the time of that level. The unit of a level is 1/60000 of a request or a token, so that a
-//! limit of `n` per minute refills by `n` per millisecond. The capacity of a bucket is `limit * 60000`, and it is full when the
-//! first request is admitted under the limit. Limits are capped at [`RateLimits::MAX`], so that every number stays below 2^53.
+//! A bucket consists of a level and a time at which it had this level. The unit of a level is 1/60000 of a request or of a token,
+//! so a limit of `n` per minute refills the bucket by `n` units per millisecond. The capacity of a bucket is `limit * 60000`. The
+//! bucket is full when the first request under the limit is admitted. Limits are capped at [`RateLimits::MAX`], so that every
+//! number is below 2^53.
 //!
-//! - The level at `now` is `level + limit * dt`, clamped to `-capacity` and `capacity` of the current limit. `dt` is `now - at`,
-//!   clamped to 0 and 120,000 ms, which is the time from the lowest level to full.
+//! - At the time `now`, the level is `level + limit * dt`, clamped to `-capacity` and `capacity` of the current limit. `dt` is
+//!   `now - at`, clamped to 0 and 120,000 ms, which is the time from the lowest level to a full bucket.
 //! - A request costs 60000, and its tokens cost `min(tokens, limit) * 60000`. A request passes if the level is at least the cost.
-//!   If not, it would pass in `ceil((cost - level) / limit)` ms. A limit of 0 lets nothing pass, and reports 60,000 ms.
-//! - A granted request writes all levels, with `at = max(at, now)`, and removes the bucket of a limit that is not set. A refused
-//!   request writes nothing.
-//! - A settlement takes `min(used, 3 * limit) - min(estimated, limit)` more tokens from a token bucket that exists and has a
-//!   limit. The level is clamped to `-capacity` and `capacity`, and its time does not change. A settlement does not create a
-//!   bucket.
-//! - The unused part of leases is lent. It is taken from the bucket, and the bucket refills only up to `capacity` less the lent
-//!   part, but not less than zero. So the bucket and the leases together never have more than `capacity`.
+//!   Otherwise, it would pass after `ceil((cost - level) / limit)` ms. With a limit of 0, no request passes, and the reported
+//!   time is 60,000 ms.
+//! - Granting a request writes all levels, with `at = max(at, now)`, and removes the bucket of a limit that is not set. Refusing
+//!   a request writes nothing.
+//! - If a token bucket exists and has a limit, a settlement deducts `min(used, 3 * limit) - min(estimated, limit)` tokens from
+//!   it, which may be negative. The level is clamped to `-capacity` and `capacity`, and its time does not change. A settlement
+//!   does not create a bucket.
+//! - The unused part of leases is lent: it is deducted from the bucket. The bucket refills only up to `capacity` minus the lent
+//!   part, but not to less than zero. So the bucket and the leases together never exceed `capacity`.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +45,7 @@ struct RateBucket {
 }
 
 impl RateBuckets {
-    /// Returns the buckets after one request with its tokens, while leases have `lent`.
+    /// Returns the buckets after one request with its tokens. `lent` is the unused part of leases.
     ///
     /// # Errors
     /// [`Denial::RateLimited`]: the level of a bucket is too low.
@@ -72,7 +74,7 @@ impl RateBuckets {
         })
     }
 
-    /// Corrects the tokens that were taken at admission to the tokens that were used.
+    /// Corrects the token bucket by the difference between the estimated and the used tokens.
     pub(crate) fn correct(&mut self, rates: &RateLimits, estimated: u64, used: u64) {
         if let (Some(bucket), Some(limit)) = (&mut self.tokens, rates.tpm) {
             let most = limit.min(RateLimits::MAX);
@@ -81,7 +83,7 @@ impl RateBuckets {
         }
     }
 
-    /// Returns the buckets of these limits, refilled to `now_ms`, while leases have `lent`.
+    /// Returns the buckets for these limits, refilled until `now_ms`. `lent` is the unused part of leases.
     pub(super) fn refilled_at(&self, rates: &RateLimits, lent: RateUse, now_ms: i64) -> Self {
         let at =
             |bucket, limit: Option<u64>, lent| limit.map(|limit| RateBucket::refilled_at(bucket, limit, lent, now_ms));
@@ -91,8 +93,8 @@ impl RateBuckets {
         }
     }
 
-    /// Returns how many more requests and tokens one lease can get from refilled buckets; `None` if there is no limit. The number
-    /// is zero unless at least half of the limit remains.
+    /// Returns the numbers of further requests and tokens that one lease can get from these refilled buckets; `None` if there is
+    /// no limit. A number is zero if less than half of the limit remains.
     pub(super) fn lendable(&self, rates: &RateLimits, lent: RateUse) -> (Option<u64>, Option<u64>) {
         let part = |bucket: Option<RateBucket>, limit: Option<u64>, lent| Some(bucket?.lendable(limit?, lent));
         (
@@ -101,14 +103,14 @@ impl RateBuckets {
         )
     }
 
-    /// Whether one of the refilled buckets has less than leases have of it.
+    /// Whether one of the refilled buckets has less than the unused part of leases.
     pub(super) fn is_near(&self, lent: RateUse) -> bool {
         let is_near =
             |bucket: Option<RateBucket>, lent: u64| lent > 0 && bucket.is_some_and(|bucket| bucket.level < units(lent));
         is_near(self.requests, lent.requests) || is_near(self.tokens, lent.tokens)
     }
 
-    /// Takes `more` out of the buckets for leases, and puts `back`, which leases return, into them.
+    /// Deducts `more` from the buckets for leases, and adds `back`, which leases return.
     pub(super) fn lend(&mut self, rates: &RateLimits, more: RateUse, back: RateUse) {
         let lend = |bucket: &mut Option<RateBucket>, limit: Option<u64>, more, back| {
             if let (Some(bucket), Some(limit)) = (bucket, limit) {
@@ -121,7 +123,8 @@ impl RateBuckets {
 }
 
 impl RateBucket {
-    /// Returns the bucket refilled to `now_ms`, while leases have `lent` of it. If `bucket` is `None`, it is full.
+    /// Returns the bucket, refilled until `now_ms`. `lent` is the unused part of leases. A bucket that does not exist yet is
+    /// full.
     fn refilled_at(bucket: Option<Self>, limit: u64, lent: u64, now_ms: i64) -> Self {
         let most = limit.min(RateLimits::MAX);
         let (per_ms, capacity) = (units(most) / MINUTE_MS, units(most));
@@ -138,8 +141,8 @@ impl RateBucket {
         }
     }
 
-    /// Returns the bucket after `amount` was taken out. If it has less, the error is the number of milliseconds until it has that
-    /// much.
+    /// Returns the bucket after `amount` is deducted. If its level is too low, the error is the number of milliseconds until the
+    /// level suffices.
     fn reserve(self, limit: u64, amount: u64) -> Result<Self, u64> {
         let most = limit.min(RateLimits::MAX);
         if most == 0 {
@@ -172,7 +175,7 @@ impl RateBucket {
     }
 }
 
-/// Converts requests or tokens to the unit of a level.
+/// Converts a number of requests or tokens to the unit of a level.
 fn units(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX).saturating_mul(MINUTE_MS)
 }

@@ -1,20 +1,21 @@
-//! The holds of an account, by node, with the sums that admission needs, so that admission never iterates over the holds.
+//! The holds of an account, by node, with the sums that admission needs. With these sums, admission never iterates over the
+//! holds.
 //!
-//! For each node that has holds, the account has the following. When the node lease lapses, all of it is removed:
+//! For each node that has holds, the account has the following data, which is removed when the node lease lapses:
 //!
-//! - `until_ms`: the end of the node lease. It has lapsed when `until_ms <= now`.
-//! - for each request, the key, the amount, and the time of admission.
+//! - `until_ms`: the end of the node lease. The node lease has lapsed if `until_ms <= now`.
+//! - for each request: the key, the amount, and the time of admission.
 //! - the sum of all amounts, and the number of running requests.
-//! - for each key, the number of running requests, and the sums of the amounts by the day of their admission. A request runs for
-//!   a day at most, and so does a lease, so the amount held in a week or a month is the sum of a few days.
+//! - for each key: the number of running requests, and the sums of the held amounts by day of admission. A request or a lease
+//!   lasts a day at most, so the amount held in a week or a month is the sum of a few days.
 //!
-//! A lease ([`crate::domain::ledger::lease`]) is a hold like that of a request, with these differences: It stands for as many
-//! running requests as its holder reports. Charges can be taken from it. The amounts of leases are also summed separately, in
-//! total and by key, and so are the rates and slots that leases have and do not use.
+//! A lease ([`crate::domain::ledger::lease`]) is a hold like that of a request, with these differences: Its number of running
+//! requests is reported by its holder. Charges can be deducted from it. The amounts of all leases have sums of their own, in
+//! total and by key. So do the rates and slots that leases have but do not use.
 //!
-//! `drop_lapsed` is called first wherever the time is available and something may change (admission, top-up, renewal). A node is
-//! removed together with its last hold, unless it has sent calls about leases of budget. In that case it stays until its node
-//! lease lapses, with the highest lease number of each key.
+//! `drop_lapsed` is called first by every operation that has the time and may change something: admission, top-up and renewal. A
+//! node is removed with its last hold. But if a node has made calls about leases of budget, it stays until its node lease lapses,
+//! with the highest lease number for each key.
 
 use std::collections::BTreeMap;
 
@@ -39,29 +40,29 @@ pub(super) struct Hold {
     pub(super) amount: NanoUsd,
     /// The time at which the request was admitted or the lease began, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
-    /// The further state of a lease; `None` for the hold of a request.
+    /// The additional state of a lease; `None` for the hold of a request.
     pub(super) lease: Option<LeaseHold>,
 }
 
-/// The state of a lease in addition to that of a request's hold.
+/// The state of a lease that the hold of a request does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeaseHold {
-    /// The number of requests that run in the lease.
+    /// The number of requests that are running in the lease.
     pub(super) running: u64,
     /// The sequence number of the last call about the lease.
     pub(super) turn: u64,
-    /// The requests and tokens that were admitted from the lease since it began.
+    /// The requests and tokens that were admitted from the lease since the lease began.
     #[serde(default)]
     pub(super) used: RateUse,
-    /// The requests and tokens that the lease has got since it began, which is at least `used`.
+    /// The requests and tokens that the lease was given since it began. They are at least `used`.
     #[serde(default)]
     pub(super) given: RateUse,
-    /// The slots of the lease: the maximum number of requests that may run in it concurrently.
+    /// The slots of the lease: the maximum number of requests that can run in it concurrently.
     #[serde(default)]
     pub(super) places: u64,
 }
 
-/// The part of rates and slots that leases have and do not use.
+/// The rates and slots that leases have but do not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LentRates {
     pub(super) rated: RateUse,
@@ -69,7 +70,7 @@ pub(super) struct LentRates {
 }
 
 impl LeaseHold {
-    /// Returns the part of the lease's rates and slots that it does not use.
+    /// Returns the rates and slots that the lease has but does not use.
     pub(super) const fn lent(self) -> LentRates {
         LentRates {
             rated: self.given.saturating_sub(self.used),
@@ -126,7 +127,7 @@ struct NodeHolds {
     lent: LentRates,
     running: u64,
     keys: QuickMap<KeyId, KeyHolds>,
-    /// For each key, the highest number of a lease about which the node has sent a call.
+    /// For each key, the highest number of a lease about which the node has made a call.
     lease_numbers: QuickMap<KeyId, u64>,
 }
 
@@ -137,7 +138,7 @@ struct KeyHolds {
     running: u64,
     leased: NanoUsd,
     lent: LentRates,
-    /// The held amounts by the day of admission, in days since the Unix epoch. Days on which nothing is held are left out.
+    /// The held amounts by the day of admission, in days since the Unix epoch. Days without holds are left out.
     held: BTreeMap<i32, NanoUsd>,
 }
 
@@ -150,7 +151,7 @@ impl Holds {
         self.nodes.get(node)?.by_request.get(request)
     }
 
-    /// Adds the hold of a request that has none, and renews the node lease.
+    /// Adds the hold of a request that has no hold yet, and renews the node lease.
     pub(super) fn insert(&mut self, node: &NodeId, request: &str, hold: Hold, now_ms: i64) {
         let node = self.nodes.entry(node.clone()).or_default();
         node.until_ms = now_ms.saturating_add(LEASE_MS);
@@ -158,7 +159,7 @@ impl Holds {
         node.by_request.insert(request.into(), hold);
     }
 
-    /// Returns all holds, each with its node and its request.
+    /// Returns all holds, each with its node and its request id.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeId, &SmolStr, &Hold)> {
         let nodes = self.nodes.iter();
         nodes.flat_map(|(id, node)| node.by_request.iter().map(move |(request, hold)| (id, request, hold)))
@@ -170,7 +171,7 @@ impl Holds {
         node.change(request, |hold| hold.amount = hold.amount.saturating_add(more));
     }
 
-    /// Subtracts an amount from a lease, down to zero. Does nothing if the hold is not a lease or does not exist.
+    /// Subtracts an amount from a lease, down to zero. Has no effect if the hold does not exist or is not a lease.
     pub(super) fn draw(&mut self, holder: &NodeId, lease: &str, amount: NanoUsd) {
         let Some(node) = self.nodes.get_mut(holder) else { return };
         node.change(lease, |hold| {
@@ -180,8 +181,8 @@ impl Holds {
         });
     }
 
-    /// Records a call of `holder` about a lease that does not exist. Returns whether the lease may begin, which is the case if
-    /// its number is higher than all earlier ones of this holder and key.
+    /// Records a call of `holder` about a lease that does not exist. Returns whether the lease can begin: its number must be
+    /// higher than the numbers of all earlier leases of this holder and key.
     pub(super) fn register_lease(&mut self, holder: &NodeId, key: &KeyId, number: u64, now_ms: i64) -> bool {
         let known = self.nodes.get(holder).and_then(|node| node.lease_numbers.get(key));
         if known.is_some_and(|known| number <= *known) {
@@ -221,23 +222,23 @@ impl Holds {
         self.nodes.remove(node);
     }
 
-    /// Returns the sum of all holds.
+    /// Returns the sum of all held amounts.
     pub(super) fn held(&self) -> NanoUsd {
         total(self.nodes.values().map(|node| node.held))
     }
 
-    /// Returns the sum of all leases.
+    /// Returns the sum of the amounts of all leases.
     pub(super) fn leased(&self) -> NanoUsd {
         total(self.nodes.values().map(|node| node.leased))
     }
 
-    /// Returns the sum of a key's leases.
+    /// Returns the sum of the amounts of a key's leases.
     pub(super) fn leased_key(&self, key: &KeyId) -> NanoUsd {
         let of_key = self.nodes.values().filter_map(|node| node.keys.get(key));
         total(of_key.map(|of_key| of_key.leased))
     }
 
-    /// Returns the part of the account's rates and slots that leases have and do not use.
+    /// Returns the rates and slots that all leases have but do not use.
     pub(super) fn lent(&self) -> LentRates {
         self.nodes
             .values()
@@ -245,7 +246,7 @@ impl Holds {
             .fold(LentRates::default(), LentRates::saturating_add)
     }
 
-    /// Returns the part of a key's rates and slots that its leases have and do not use.
+    /// Returns the rates and slots that a key's leases have but do not use.
     pub(super) fn lent_key(&self, key: &KeyId) -> LentRates {
         let of_key = self.nodes.values().filter_map(|node| node.keys.get(key));
         of_key
@@ -253,17 +254,18 @@ impl Holds {
             .fold(LentRates::default(), LentRates::saturating_add)
     }
 
-    /// Returns the sum of a key's holds that were admitted in a period.
+    /// Returns the sum of the amounts of a key's holds that were admitted in a period.
     pub(super) fn held_in(&self, key: &KeyId, period: Period) -> NanoUsd {
         total(self.nodes.values().map(|node| node.held_in(key, period)))
     }
 
-    /// Returns the number of running requests. `ended` is subtracted from those of the calling node `asking`.
+    /// Returns the number of running requests. `ended` is subtracted from the number of requests of the calling node `asking`.
     pub(super) fn running(&self, asking: &NodeId, ended: u64) -> u64 {
         self.sum_running(asking, ended, |node| node.running)
     }
 
-    /// Returns the number of a key's running requests. `ended` is subtracted from those of the calling node `asking`.
+    /// Returns the number of a key's running requests. `ended` is subtracted from the number of requests of the calling node
+    /// `asking`.
     pub(super) fn running_key(&self, asking: &NodeId, key: &KeyId, ended: u64) -> u64 {
         self.sum_running(asking, ended, |node| node.running_key(key))
     }
@@ -276,7 +278,7 @@ impl Holds {
         counted.sum()
     }
 
-    /// Returns the sum of all holds that are live at `now_ms`, and the number of their running requests.
+    /// Returns the sum of the amounts of all holds that are live at `now_ms`, and the number of their running requests.
     pub(super) fn live_totals(&self, now_ms: i64) -> (NanoUsd, u64) {
         let live = || self.nodes.values().filter(|node| node.until_ms > now_ms);
         (
@@ -285,7 +287,7 @@ impl Holds {
         )
     }
 
-    /// Returns the sum of one key's holds that are live at `now_ms`, and the number of their running requests.
+    /// Returns the sum of the amounts of a key's holds that are live at `now_ms`, and the number of their running requests.
     pub(super) fn live_key_totals(&self, key: &KeyId, now_ms: i64) -> (NanoUsd, u64) {
         let live = || self.nodes.values().filter(|node| node.until_ms > now_ms);
         (
@@ -296,7 +298,7 @@ impl Holds {
 }
 
 impl NodeHolds {
-    /// Changes an existing hold, and the sums accordingly.
+    /// Changes an existing hold, and updates the sums.
     fn change(&mut self, request: &str, change: impl FnOnce(&mut Hold)) {
         let Some(mut hold) = self.by_request.remove(request) else {
             return;
@@ -371,7 +373,7 @@ fn total(amounts: impl Iterator<Item = NanoUsd>) -> NanoUsd {
 
 #[cfg(test)]
 impl Holds {
-    /// Returns the held amount and the number of running requests, counted hold by hold.
+    /// Returns the held amount and the number of running requests, added up from the individual holds.
     pub(super) fn counted(&self, now_ms: i64) -> (NanoUsd, u64) {
         let live = self.nodes.values().filter(|node| node.until_ms > now_ms);
         let holds: Vec<&Hold> = live.flat_map(|node| node.by_request.values()).collect();

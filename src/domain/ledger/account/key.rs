@@ -1,4 +1,4 @@
-//! A key as its account has it: a mirror of the key's record, and the key's spending.
+//! A key in its account: a mirror of the key's record, and the key's spending.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// One key of an account. Its rate buckets are not stored: they are full after a start.
+/// A key of an account. Its rate buckets are not stored, so they are full after a start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AccountKey {
-    /// The mirror of the key's record; `None` if the account has the key only from settlements.
+    /// The mirror of the key's record; `None` if the account knows the key only from settlements.
     pub mirror: Option<KeyMirror>,
-    /// The spending by period. Periods in which nothing was spent are left out.
+    /// The spending by period. Periods without spending are left out.
     pub spent: BTreeMap<Period, NanoUsd>,
     #[serde(skip)]
     buckets: RateBuckets,
@@ -37,7 +37,7 @@ pub(crate) struct KeyMirror {
     pub revoked: bool,
     /// The time at which the key expires, in seconds since the Unix epoch; `None` if it never expires.
     pub expires_at: Option<i64>,
-    /// The key's limits. For a running answer, the terms in the caller's record apply instead.
+    /// The key's limits. For a running answer, the terms in the caller's key record apply instead.
     pub terms: KeyTerms,
 }
 
@@ -62,8 +62,8 @@ impl KeyMirror {
 }
 
 impl AccountKey {
-    /// Returns the mirror that applies to a request with this record: the account's mirror or that of the record, whichever is
-    /// later. `None` if the record is out of date.
+    /// Returns the mirror that applies to a request with this record: the account's mirror or a mirror of the record, whichever
+    /// has the higher revision. `None` if the record is out of date.
     pub(super) fn current_mirror(known: Option<&Self>, record: &KeyRecord) -> Option<KeyMirror> {
         match known.and_then(|key| key.mirror) {
             Some(known) if known.revision > record.revision => None,
@@ -88,7 +88,7 @@ impl AccountKey {
         &self.buckets
     }
 
-    /// Replaces the key's buckets.
+    /// Replaces the key's rate buckets.
     pub(super) fn set_buckets(&mut self, buckets: RateBuckets) {
         self.buckets = buckets;
     }
@@ -97,7 +97,7 @@ impl AccountKey {
         self.spent.get(&period).copied().unwrap_or(NanoUsd::ZERO)
     }
 
-    /// Replaces the buckets after an admission, and drops old counters.
+    /// Replaces the key's rate buckets after an admission, and drops old counters.
     pub(super) fn on_granted(&mut self, buckets: RateBuckets, now_ms: i64) {
         self.buckets = buckets;
         self.drop_old_counters(now_ms);
@@ -116,8 +116,8 @@ impl AccountKey {
         }
     }
 
-    /// Drops the counters of periods that ended more than [`COUNTERS_KEPT_MS`] ago, once a day. These are the periods before the
-    /// one of the same kind that contains the time `COUNTERS_KEPT_MS` ago.
+    /// Drops the counters of old periods, once a day. A period is old if it is before the period of the same kind that contains
+    /// the time `now_ms` minus [`COUNTERS_KEPT_MS`].
     fn drop_old_counters(&mut self, now_ms: i64) {
         let today = Some(day_at(now_ms));
         if self.cleaned == today {

@@ -1,31 +1,32 @@
-//! The account's side of leases: how much a lease gets, and when all leases are recalled.
+//! Leases at the account: how much a lease gets, and when all leases are recalled.
 //!
-//! **Growth.** A lease grows only if it began today (UTC), the account exists and is not suspended, and the key is mirrored with
-//! the revision in the call, neither revoked nor expired. A lease begins only if it gets some of each rate and of the slots that
-//! it wants: see [`super::pace`]. The growth is the least of three amounts: the wanted amount; a [`PART_OF_LEFT`]th of the
-//! remaining balance; and the amount by which an [`ALL_PART_OF_LEFT`]th of the remaining balance exceeds all leases. The last two
-//! also apply to the remaining quota of the key, with the key's leases. If the growth would be less than a [`PART_OF_WANTED`]th
-//! of the wanted amount, the lease does not grow. Divisions round down. A growth ends the nearness (see Recall) of the balance
-//! and of the quota of its key. The nearness of other keys' quotas stays, because otherwise a busy key would end it repeatedly,
-//! and the requests of other keys would be put off forever.
+//! **Growth.** A lease grows only if it began today (UTC), the account exists and is not suspended, and the key's mirror has the
+//! revision in the call and is neither revoked nor expired. A lease begins only if it gets a part of each rate and of the slots
+//! that it wants: see [`super::pace`]. The growth is the lowest of three amounts: the wanted amount; 1/[`PART_OF_LEFT`] of the
+//! remaining balance; and 1/[`ALL_PART_OF_LEFT`] of the remaining balance minus the amounts of all leases. The last two also
+//! apply to the remaining quota of the key, with the amounts of the key's leases. If the growth would be less than
+//! 1/[`PART_OF_WANTED`] of the wanted amount, the lease does not grow. Divisions round down. When a lease of a key grows, the
+//! nearness of the balance and of the key's quota ends (see Recall). The nearness of other keys' quotas does not end. Otherwise,
+//! a busy key would end it repeatedly, and the requests of other keys would be delayed forever.
 //!
-//! **Sequence.** A call whose `turn` is not higher than that of the last call about the lease changes nothing, not even the
-//! holder's node lease. A lease begins only if its number is higher than every number about which its holder has sent a call for
-//! the key. So a late or repeated call does no harm, even after the end of its lease, unless it arrives after the holder's node
-//! lease has lapsed.
+//! **Sequence.** A call has no effect if its `turn` is not higher than that of the last call about the lease. It does not even
+//! renew the holder's node lease. A lease begins only if its number is higher than all numbers in earlier calls of its holder for
+//! the key. So a late or repeated call has no effect, even after the end of its lease. The exception is a call that arrives after
+//! the holder's node lease has lapsed.
 //!
-//! **Charges.** A settlement that names a lease subtracts its cost from the lease's amount, down to zero. So the remaining
-//! balance and the remaining quota do not change.
+//! **Charges.** If a settlement names a lease, its cost is subtracted from the lease's amount, down to zero. The remaining
+//! balance and the remaining quota therefore do not change.
 //!
-//! **Recall.** The recall mark is a number in each reply about a lease; when it rises, holders return what they do not need. It
-//! rises by one when the account's record changes, when an amount below zero is applied, and when a key that has leases gets a
-//! later revision. It also rises when rates or slots become near, and when money becomes near: when less remains of the balance
-//! than all leases have, or less of the quota than the key's leases have. This is checked after a hold was granted or refused,
-//! and after a top-up was granted. The balance and each quota raise the mark only once until a lease grows. That state, with the
-//! time at which it began, is their nearness.
+//! **Recall.** Each reply about a lease contains the recall mark, a number. When it rises, holders return the parts of leases
+//! that they do not need. It rises by one when the account's record changes, when an amount below zero is applied, and when a key
+//! with leases gets a higher revision. It also rises when rates or slots become near, and when money becomes near. The balance is
+//! near when less of it remains than all leases have, and a quota when less of it remains than the key's leases have. This is
+//! checked after a hold is granted or refused, and after a top-up is granted. The balance and each quota raise the mark only once
+//! until a lease grows. This state, with the time at which it began, is called their nearness.
 //!
-//! **Top-ups** for which nothing remains get [`TopUpReply::Recalling`] instead of a refusal if the exhausted limit includes any
-//! leases, for [`RECALL_MS`] after the nearness of the limit began. The top-up itself may begin the nearness.
+//! **Top-ups.** If nothing remains for a top-up, the reply is [`TopUpReply::Recalling`] instead of a refusal under two
+//! conditions: there are leases under the exhausted limit, and the nearness of the limit began less than [`RECALL_MS`] ago. The
+//! top-up itself can begin the nearness.
 
 use crate::domain::{
     QuickMap,
@@ -42,7 +43,7 @@ use crate::domain::{
 };
 
 impl Account {
-    /// Begins, changes or ends a lease, as [`crate::store::ledger::LedgerStore::lease`] describes.
+    /// Begins, changes or ends a lease, as described for [`crate::store::ledger::LedgerStore::lease`].
     pub(crate) fn lease(&mut self, ask: &LeaseCall, now_ms: i64) -> LeaseReply {
         self.holds.drop_lapsed(now_ms);
         let (holder, name) = (&ask.lease.holder, ask.lease.hold_name());
@@ -116,7 +117,7 @@ impl Account {
         })
     }
 
-    /// Whether a lease that began at `since_ms` may grow.
+    /// Whether a lease that began at `since_ms` is allowed to grow.
     fn can_grow(&self, ask: &LeaseCall, since_ms: i64, now_ms: i64) -> bool {
         let is_open = self.summary.as_ref().is_some_and(|account| !account.record.suspended);
         let mirror = self.keys.get(&ask.key).and_then(|key| key.mirror);
@@ -125,7 +126,7 @@ impl Account {
         is_open && is_served && day_of(since_ms) == day_of(now_ms)
     }
 
-    /// Returns the growth of a lease that may grow; `None` if it would be too small.
+    /// Returns the growth of a lease that is allowed to grow; `None` if the growth would be too small.
     fn growth(&self, ask: &LeaseCall, wanted: NanoUsd, now_ms: i64) -> Option<NanoUsd> {
         let mirror = self.keys.get(&ask.key)?.mirror?;
         let mut more = wanted.min(lendable_part(self.remaining_balance(), self.holds.leased()));
@@ -141,7 +142,7 @@ impl Account {
         Some(self.remaining_quota(&mirror.terms, key, now_ms, &used))
     }
 
-    /// Recalls the leases because a key's record is replaced by a later one.
+    /// Recalls the leases because a key's record is replaced by one with a higher revision.
     pub(super) fn recall_for_revision(&mut self, key: &KeyId, later: &KeyMirror) {
         let known = self.keys.get(key).and_then(|key| key.mirror);
         if known.is_some_and(|known| known.revision < later.revision) && self.holds.leased_key(key) > NanoUsd::ZERO {
@@ -160,8 +161,8 @@ impl Account {
         self.recall.mark += u64::from(is_less);
     }
 
-    /// Records whether the balance and the key's quota are near. Returns whether one of them has just become near. The period of
-    /// the quota is that of `at_ms`.
+    /// Records whether the balance and the key's quota are near. Returns whether one of them has just become near. The quota is
+    /// that of the period that contains `at_ms`.
     pub(super) fn record_near_money(&mut self, key: &KeyId, terms: &KeyTerms, at_ms: i64, now_ms: i64) -> bool {
         let leased = self.holds.leased();
         if self.summary.is_none() || leased <= NanoUsd::ZERO {
@@ -183,7 +184,7 @@ impl Account {
         come_near.iter().any(|(_, comes_near)| *comes_near)
     }
 
-    /// Returns the reply to a top-up for which nothing remains of the balance or, if the balance has money, of the key's quota.
+    /// Returns the reply to a top-up for which nothing remains of the balance, or nothing of the key's quota.
     pub(super) fn refuse_or_recall(&mut self, key: &KeyId, now_ms: i64) -> TopUpReply {
         let (limit, counted) = match self.remaining_balance() <= NanoUsd::ZERO {
             true => (None, self.holds.leased()),
@@ -205,32 +206,33 @@ impl Account {
     }
 }
 
-/// Returns how much one more lease can take of the remaining amount `left`, given the amount `leased` in all leases.
+/// Returns the amount by which a lease can grow. `left` is the remaining amount, and `leased` is the total amount of all leases.
 fn lendable_part(left: NanoUsd, leased: NanoUsd) -> NanoUsd {
     let single = left.nanos().div_euclid(PART_OF_LEFT);
     let all = left.nanos().div_euclid(ALL_PART_OF_LEFT);
     NanoUsd::from_nanos(single.min(all.saturating_sub(leased.nanos())))
 }
 
-/// The state of recalling an account's leases: the recall mark, and the limits that are near.
+/// The recall mark of an account, and the limits that are near.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recall {
-    /// A number that rises whenever all leases are recalled.
+    /// The recall mark: a number that rises whenever all leases are recalled.
     pub(super) mark: u64,
-    /// The time since which the balance is near, in milliseconds since the Unix epoch; `None` if it is not near, or a lease has
-    /// grown since.
+    /// The time at which the balance became near, in milliseconds since the Unix epoch; `None` if it is not near or if a lease
+    /// has grown since then.
     balance_near_ms: Option<i64>,
-    /// The times since which quotas are near, by key, in milliseconds since the Unix epoch. Keys of which a lease has grown since
-    /// are left out.
+    /// The times at which quotas became near, by key, in milliseconds since the Unix epoch. A key is left out if one of its
+    /// leases has grown since then.
     quotas_near_ms: QuickMap<KeyId, i64>,
-    /// Whether a rate or the slots of the account are near and no lease has begun since.
+    /// Whether a rate or the slots of the account became near, and no lease has begun since then.
     is_rate_near: bool,
-    /// The keys of which a rate or the slots are near and no lease has begun since.
+    /// The keys whose rate or slots became near, and for which no lease has begun since then.
     rates_near: QuickMap<KeyId, ()>,
 }
 
 impl Recall {
-    /// Returns the time since which the quota of a key, or the balance for `None`, is near; `None` if it is not near.
+    /// Returns the time at which the quota of a key became near, or the balance if `quota_of` is `None`. Returns `None` if it is
+    /// not near.
     pub(super) fn near_since(&self, quota_of: Option<&KeyId>) -> Option<i64> {
         match quota_of {
             Some(key) => self.quotas_near_ms.get(key).copied(),
@@ -238,7 +240,7 @@ impl Recall {
         }
     }
 
-    /// Records that the quota of a key, or the balance for `None`, has become near.
+    /// Records that the quota of a key has become near, or the balance if `quota_of` is `None`.
     pub(super) fn set_near(&mut self, quota_of: Option<&KeyId>, now_ms: i64) {
         match quota_of {
             Some(key) => drop(self.quotas_near_ms.insert(key.clone(), now_ms)),
@@ -246,12 +248,12 @@ impl Recall {
         }
     }
 
-    /// Whether a rate or the slots of a key, or of the account for `None`, are near.
+    /// Whether a rate or the slots of a key are near, or those of the account if `of` is `None`.
     pub(super) fn has_near_rate(&self, of: Option<&KeyId>) -> bool {
         of.map_or(self.is_rate_near, |key| self.rates_near.contains_key(key))
     }
 
-    /// Records that a rate or the slots of a key, or of the account for `None`, have become near.
+    /// Records that a rate or the slots of a key have become near, or those of the account if `of` is `None`.
     pub(super) fn set_rate_near(&mut self, of: Option<&KeyId>) {
         match of {
             Some(key) => drop(self.rates_near.insert(key.clone(), ())),
@@ -259,13 +261,13 @@ impl Recall {
         }
     }
 
-    /// Records that a lease of a key has begun, which ends the nearness of the rates and slots of the key and of the account.
+    /// Records that a lease of a key has begun. This ends the nearness of the rates and slots of the key and of the account.
     pub(super) fn on_lease_began(&mut self, key: &KeyId) {
         self.is_rate_near = false;
         self.rates_near.remove(key);
     }
 
-    /// Records that a lease of a key has grown, which ends the nearness of the key's quota and of the balance.
+    /// Records that a lease of a key has grown. This ends the nearness of the key's quota and of the balance.
     pub(super) fn on_lease_grew(&mut self, key: &KeyId) {
         self.balance_near_ms = None;
         self.quotas_near_ms.remove(key);

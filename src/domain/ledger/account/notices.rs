@@ -1,10 +1,11 @@
-//! Notices before a quota or a balance runs out: that a key has spent a part of its quota, or that a balance has become low.
+//! Notices about money that runs out: a key has spent a percentage of its quota, or a balance has become low.
 //!
-//! A ledger records a notice in the same atomic step as the charge that caused it. Spending in a period only grows, and a step is
-//! applied once. So each part of a quota is reported once per period, over all nodes.
+//! A ledger records a notice in the same atomic step as the charge that caused it. Spending in a period only grows, and each step
+//! is applied once. So there is only one notice for each percentage of a quota and each period, even if several nodes charge the
+//! key.
 //!
-//! An account stores notices until they are acknowledged. While a node has claimed a notice, no other node can claim it.
-//! Because that node may fail, a notice that is not acknowledged becomes due again after a pause, which doubles each time.
+//! An account stores a notice until it is acknowledged. While one node has claimed a notice, no other node can claim it. That
+//! node may fail, so a notice that is not acknowledged becomes due again after a pause, which doubles each time.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +24,12 @@ use crate::domain::{
 
 /// The maximum number of notices that an account stores. Further notices are dropped and counted as lost.
 pub(crate) const NOTICES_MAX: usize = 256;
-/// The maximum number of notices in one claim. Those of the earliest requests are first.
+/// The maximum number of notices in one claim. The notices of the earliest requests come first.
 pub(crate) const TAKEN_MAX: usize = 8;
-/// The maximum number of times that the pause doubles.
+/// The maximum number of times that the pause is doubled.
 pub(crate) const DOUBLINGS_MAX: u32 = 6;
 
-/// The notices of one account, by [`NoticeId::store_name`].
+/// The notices of one account, by [`NoticeId::store_name`], and the number of lost notices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Notices {
     kept: BTreeMap<String, StoredNotice>,
@@ -36,7 +37,7 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Adds a notice, unless the account already has it.
+    /// Adds a notice, unless the account already has a notice with the same id.
     pub(super) fn record(&mut self, of: &NoticeId, reached: NanoUsd, limit: NanoUsd, at_ms: i64) {
         let name = of.store_name();
         if self.kept.contains_key(&name) {
@@ -56,7 +57,7 @@ impl Notices {
         self.kept.insert(name, waiting);
     }
 
-    /// Claims the notices that are due, as [`crate::store::ledger::LedgerStore::take_notices`] describes.
+    /// Claims the notices that are due, as described for [`crate::store::ledger::LedgerStore::take_notices`].
     pub(crate) fn claim_due(&mut self, pause_ms: i64, now_ms: i64) -> TakenNotices {
         let mut due: Vec<(&String, &mut StoredNotice)> =
             self.kept.iter_mut().filter(|(_, one)| one.due_ms <= now_ms).collect();
@@ -75,7 +76,7 @@ impl Notices {
         }
     }
 
-    /// Removes notices that were delivered. Returns whether the account had one of them.
+    /// Removes delivered notices. Returns whether at least one of them existed.
     pub(crate) fn acknowledge(&mut self, told: &[NoticeId]) -> bool {
         let before = self.kept.len();
         for of in told {
@@ -84,7 +85,7 @@ impl Notices {
         self.kept.len() < before
     }
 
-    /// Whether the account has no notices and none was lost.
+    /// Whether the account has no notices, and no lost notice is still to be reported.
     pub(crate) fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.lost == 0
     }
@@ -96,18 +97,19 @@ impl Account {
         &self.notices
     }
 
-    /// Returns the notices for claiming and acknowledging.
+    /// Returns the notices, to be claimed or acknowledged.
     pub(crate) fn notices_mut(&mut self) -> &mut Notices {
         &mut self.notices
     }
 
-    /// Returns the account with these notices, which were read from a store.
+    /// Returns the account with these notices, which come from a store.
     pub(crate) fn with_notices(self, notices: Notices) -> Self {
         Self { notices, ..self }
     }
 
-    /// Records the notices of an applied settlement: one for each threshold of the key's quota that it has reached, and one if it
-    /// has brought the balance to its low mark. `(node, seq)` is the settlement's step, and `before` is the balance before it.
+    /// Records the notices of a settlement that is being applied: one for each percentage of the key's quota that the spending
+    /// reaches, and one if the balance reaches its low mark. `(node, seq)` is the step of the settlement, and `before` is the
+    /// balance before it.
     pub(super) fn record_notices(&mut self, (node, seq): (&NodeId, u64), settlement: &Settlement, before: NanoUsd) {
         let (cost, at_ms) = (charge(settlement), settlement.at_ms);
         if cost == NanoUsd::ZERO {
@@ -140,12 +142,12 @@ impl Account {
     }
 }
 
-/// The subject of a notice, which identifies the notice: there is only one notice with the same subject.
+/// The id of a notice, which consists of its subject. Two notices with the same id are the same notice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoticeId {
-    /// A key has spent a part of its quota.
+    /// A key has spent a percentage of its quota.
     Quota {
-        /// The part of the quota in percent, which is one of [`PERCENTS`].
+        /// The percentage of the quota, which is one of [`PERCENTS`].
         percent: u8,
         /// The period of the quota.
         period: Period,
@@ -154,11 +156,11 @@ pub enum NoticeId {
         /// The id of the key.
         key: KeyId,
     },
-    /// A charge has brought the balance to its low mark or below it.
+    /// A charge has lowered the balance to its low mark or below it.
     Balance {
-        /// The number of the step that made the charge.
+        /// The number of the step with the charge.
         seq: u64,
-        /// The node of that step.
+        /// The node that made this step.
         node: NodeId,
     },
 }
@@ -174,23 +176,23 @@ pub struct Notice {
     pub limit: NanoUsd,
     /// The time at which the charged request was admitted, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// How many times the notice was claimed for delivery, including this time.
+    /// The number of times that the notice was claimed for delivery, including this time.
     pub tries: u32,
 }
 
 /// The notices that were claimed from an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TakenNotices {
-    /// The notices that are to be delivered now. No other node can claim them until the pause after this try is over.
+    /// The notices that must be delivered now. No other node can claim them before the pause is over.
     pub notices: Vec<Notice>,
-    /// The number of notices that were dropped for lack of room since the last claim.
+    /// The number of notices that were dropped since the last claim because there were too many.
     pub lost: u64,
-    /// The number of milliseconds after which to claim again; `None` if the account has no notices.
+    /// The number of milliseconds after which the next claim should be made; `None` if the account has no notices.
     pub next_in_ms: Option<i64>,
 }
 
 impl NoticeId {
-    /// Returns the subject's name in a store.
+    /// Returns the notice's name in a store.
     pub(crate) fn store_name(&self) -> String {
         match self {
             Self::Quota {
@@ -203,7 +205,7 @@ impl NoticeId {
         }
     }
 
-    /// Parses the name of a subject in a store; `None` if `text` is not such a name.
+    /// Parses the name of a notice in a store; `None` if `text` is not such a name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
         let of = match parts.next()? {
@@ -223,7 +225,7 @@ impl NoticeId {
     }
 }
 
-/// Returns the percentages of a quota that spending has reached when it rose from `before` to `after`.
+/// Returns the percentages of a quota that spending reaches when it rises from `before` to `after`.
 pub(crate) fn reached_percents(quota: NanoUsd, before: NanoUsd, after: NanoUsd) -> impl Iterator<Item = u8> {
     let is_reached = move |percent: &u8| {
         let part = part_of(quota, *percent);
@@ -232,7 +234,7 @@ pub(crate) fn reached_percents(quota: NanoUsd, before: NanoUsd, after: NanoUsd) 
     PERCENTS.into_iter().filter(is_reached)
 }
 
-/// Returns a percentage of a quota, rounded down. It is computed with integers that a double represents exactly.
+/// Returns a percentage of a quota, rounded down. The computation uses only integers that a double represents exactly.
 fn part_of(quota: NanoUsd, percent: u8) -> NanoUsd {
     let (quota, percent) = (quota.nanos(), i64::from(percent));
     NanoUsd::from_nanos(
@@ -251,7 +253,7 @@ pub(crate) struct StoredNotice {
     pub limit: NanoUsd,
     /// The time of the charged request; see [`Notice::at_ms`].
     pub at_ms: i64,
-    /// How many times the notice was claimed.
+    /// The number of times that the notice was claimed.
     pub tries: u32,
     /// The time at which the notice becomes due, in milliseconds since the Unix epoch.
     pub due_ms: i64,

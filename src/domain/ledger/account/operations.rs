@@ -1,7 +1,7 @@
-//! The operations on a balance that an account remembers, and the account's payments by day and month.
+//! The operations on a balance that an account remembers, and the sums of an account's payments by day and month.
 //!
-//! An account remembers the last [`OPERATIONS_MAX`] operations, in the order in which they were applied. A remembered operation
-//! that is repeated, by any node and with any amount, has no effect. An operation that the account no longer remembers is treated
+//! An account remembers the last [`OPERATIONS_MAX`] operations, in the order in which they were applied. If a remembered
+//! operation is repeated, by any node and with any amount, it has no effect. An operation that is no longer remembered is treated
 //! as new.
 
 use std::collections::VecDeque;
@@ -36,12 +36,12 @@ pub(crate) struct RecordedOperation {
     pub amount: NanoUsd,
 }
 
-/// The most recent operations on an account's balance, by which repeated ones are recognised.
+/// The most recent operations on an account's balance. They are remembered so that repeated operations are detected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Operations(VecDeque<RecordedOperation>);
 
 impl Operations {
-    /// Remembers an operation, and returns whether it is new. A change without an id is always new.
+    /// Remembers an operation, and returns whether it is new. An operation without an id is always new.
     pub(super) fn record(&mut self, id: Option<&OperationId>, amount: NanoUsd) -> bool {
         let Some(id) = id else { return true };
         if self.amount(id).is_some() {
@@ -72,12 +72,13 @@ impl FromIterator<RecordedOperation> for Operations {
     }
 }
 
-/// The first time that is not accepted as the time of a payment, in seconds since the Unix epoch: a time in the year 8307.
+/// The earliest time that is too late to be accepted as the time of a payment, in seconds since the Unix epoch. It is in the year
+/// 8307.
 const TIMES_END_S: i64 = 200_000_000_000;
 
-/// The payments into an account on the most recent day, and in the most recent month, that has payments. Payments are credits and
-/// adjustments, and their time is that of the operator's request. The sums depend neither on the order in which payments arrive
-/// nor on how often a journal is sent. Days and months are in UTC, counted from the Unix epoch.
+/// The sums of an account's payments on the most recent day, and in the most recent month, with payments. Payments are credits
+/// and adjustments. The time of a payment is that of the operator's request. The sums do not depend on the order in which
+/// payments arrive, or on how often a journal is sent to the store. Days and months are in UTC, counted from the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PaidIn {
     pub day: i64,
@@ -87,8 +88,8 @@ pub(crate) struct PaidIn {
 }
 
 impl PaidIn {
-    /// Adds a payment to the sums of its day and month. A payment without a known time, or of a period before the most recent
-    /// one, is not added.
+    /// Adds a payment to the sums of its day and month. A payment is not added if its time is unknown or if its period is before
+    /// the most recent one.
     pub(super) fn add(&mut self, amount: NanoUsd, at: i64) {
         if !(1..TIMES_END_S).contains(&at) {
             return;
@@ -98,7 +99,7 @@ impl PaidIn {
         (self.month, self.of_month) = later((self.month, self.of_month), (month, amount));
     }
 
-    /// Returns the payments of today and of this month.
+    /// Returns the sums of the payments of the current day and of the current month.
     pub(crate) fn sums_at(&self, now_ms: i64) -> (NanoUsd, NanoUsd) {
         let (day, month) = day_and_month(now_ms);
         let of = |known, period, amount| if known == period { amount } else { NanoUsd::ZERO };
@@ -106,7 +107,7 @@ impl PaidIn {
     }
 }
 
-/// Returns the later of two periods with its sum. If the periods are the same, the sum is the known sum plus the amount.
+/// Returns the later of two periods with its sum. If the periods are equal, the amount is added to the known sum.
 fn later((known, paid): (i64, NanoUsd), (period, amount): (i64, NanoUsd)) -> (i64, NanoUsd) {
     match period.cmp(&known) {
         std::cmp::Ordering::Less => (known, paid),
@@ -115,7 +116,7 @@ fn later((known, paid): (i64, NanoUsd), (period, amount): (i64, NanoUsd)) -> (i6
     }
 }
 
-/// The state of one account that is in no file.
+/// The state of an account that is not stored in a file: its holds and its rate buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VolatileState {
     holds: Vec<CarriedHold>,
@@ -123,7 +124,7 @@ pub(crate) struct VolatileState {
     keys: Vec<(KeyId, RateBuckets)>,
 }
 
-/// A hold, with its node and its request.
+/// A hold, with its node and its request id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct CarriedHold {
     node: NodeId,
@@ -136,14 +137,14 @@ struct CarriedHold {
 }
 
 impl VolatileState {
-    /// Whether there is nothing to hand over.
+    /// Whether there is no state to hand over.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Account {
-    /// Returns the state that is in no file.
+    /// Returns the state that is not stored in a file.
     pub(crate) fn volatile_state(&self) -> VolatileState {
         let hold = |(node, request, hold): (&NodeId, &SmolStr, &Hold)| CarriedHold {
             node: node.clone(),
@@ -162,7 +163,7 @@ impl Account {
         }
     }
 
-    /// Restores the state that another process has handed over. The node leases start again from now.
+    /// Restores the state that another process has handed over. The node leases begin again at `now_ms`.
     pub(crate) fn restore_volatile_state(&mut self, transient: VolatileState, now_ms: i64) {
         for carried in transient.holds {
             let CarriedHold {

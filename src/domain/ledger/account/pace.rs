@@ -1,23 +1,24 @@
-//! Rates and slots: the limits per minute and of concurrency of a key and its account, and the parts of them that leases have.
+//! Rates and slots: the limits per minute and the concurrency limits of a key and its account, and the parts of them that leases
+//! have.
 //!
-//! **A lease's part.** If the key or the account has a limit per minute, a lease has got a number of requests or tokens since it
-//! began (`given`), which were taken from the buckets in advance. Its holder reports how much of that is `used`. The rest is
-//! lent. If the key or the account has a limit of concurrency, the lease has slots (`places`). Its free slots are lent, and count
-//! as occupied. Without a limit, nothing is lent.
+//! **The part of a lease.** If the key or the account has a limit per minute, a lease is given requests or tokens in advance,
+//! which are deducted from the buckets. `given` is their number since the lease began. The holder of the lease reports how many
+//! of them are `used`. The rest is lent. If the key or the account has a concurrency limit, the lease has slots (`places`). Its
+//! free slots are lent, and count as occupied. Nothing is lent for a limit that is not set.
 //!
-//! **A call about a lease** first refills the buckets, given what was lent before. `used` is the highest number reported so far,
-//! and `given` is at least `used`. The lent part that the holder does not want goes back into the buckets. With
-//! [`LeaseChange::Grow`], the lease gets what it lacks. That is limited to a [`PART_OF_LEFT`]th of what remains, and to the
-//! amount by which an [`ALL_PART_OF_LEFT`]th of what remains exceeds everything lent, both for the key's bucket and for the
-//! account's. The lease gets nothing if that is less than a [`PART_OF_WANTED`]th of what it lacks, or if less than half of a
-//! limit remains. A lease begins only if it gets some of everything that it lacks.
+//! **A call about a lease** first refills the buckets, given the lent part before the call. `used` is the highest number reported
+//! so far, and `given` is at least `used`. The lent part that the holder does not want is put back into the buckets. With
+//! [`LeaseChange::Grow`], the lease is given the missing part. This part is limited twice for the key and twice for the account:
+//! to 1/[`PART_OF_LEFT`] of the remaining requests, tokens or slots, and to 1/[`ALL_PART_OF_LEFT`] of them minus everything lent.
+//! The lease is given nothing if the result is less than 1/[`PART_OF_WANTED`] of the missing part, or if less than half of a
+//! limit remains. A lease begins only if it is given some of every missing part.
 //!
-//! **The end** of a lease puts the lent part back. The part that was lent to a holder whose node lease lapses is forgotten, and
-//! the buckets refill.
+//! **The end** of a lease puts its lent part back. If the node lease of its holder lapses, the lent part is not put back, but the
+//! buckets refill.
 //!
 //! **Nearness.** A rate or the slots are near when leases have more of them than remains. The key and the account are checked
-//! before each request is admitted or refused. When either becomes near, the recall mark rises once. The nearness of both ends
-//! when a lease of the key begins.
+//! before each request is admitted or refused. When a limit of one of them becomes near, the recall mark rises once. The nearness
+//! of both ends when a lease of the key begins.
 
 use super::{
     Account,
@@ -41,18 +42,18 @@ struct RateState {
     lent: LentRates,
 }
 
-/// The rates and slots of a lease after a call about it.
+/// The rates and slots of a lease after a call.
 pub(super) struct LeasedRates {
     /// The state of the lease after the call.
     pub(super) lease: LeaseHold,
-    /// Whether the lease has got some of everything that it lacked.
+    /// Whether the lease was given some of every missing part.
     pub(super) is_whole: bool,
     key: RateBuckets,
     account: RateBuckets,
 }
 
 impl Account {
-    /// Returns the buckets of the key and the account after a request. The error is the limit that is reached.
+    /// Returns the rate buckets of the key and the account after a request. The error is the limit that was reached.
     pub(super) fn check_rates(
         &self,
         ask: &AdmitCall,
@@ -76,7 +77,8 @@ impl Account {
         Ok((key, account))
     }
 
-    /// Records whether a rate or the slots of the key or the account are near. Returns whether one of them has just become near.
+    /// Records whether a rate or the slots of the key or of the account are near. Returns whether one of them has just become
+    /// near.
     pub(super) fn record_near_rates(&mut self, key: &KeyId, mirror: &KeyMirror, now_ms: i64) -> bool {
         if self.summary.is_none() || self.holds.lent() == LentRates::default() {
             return false;
@@ -90,7 +92,7 @@ impl Account {
         near.iter().any(|(_, comes_near)| *comes_near)
     }
 
-    /// Computes the rates and slots of a lease after a call about it. [`Account::store_rates`] stores the resulting buckets.
+    /// Computes the rates and slots of a lease after a call. [`Account::store_rates`] stores the resulting buckets.
     pub(super) fn plan_rates(&self, ask: &LeaseCall, before: LeaseHold, may_grow: bool, now_ms: i64) -> LeasedRates {
         let terms = self.keys.get(&ask.key).map(AccountKey::terms).unwrap_or_default();
         let [mut key, mut account] = self.rate_states(&ask.key, &terms.rates, now_ms);
@@ -160,7 +162,7 @@ impl Account {
         }
     }
 
-    /// Returns the state of the key's rates and of the account's rates, in this order.
+    /// Returns the state of the key's rates and that of the account's rates, in this order.
     fn rate_states(&self, key: &KeyId, of_key: &RateLimits, now_ms: i64) -> [RateState; 2] {
         let of_account = self
             .summary
@@ -185,7 +187,7 @@ impl Account {
 }
 
 impl RateState {
-    /// Returns the number of free slots that are not lent; `None` if there is no limit of concurrency.
+    /// Returns the number of free slots that are not lent; `None` if there is no concurrency limit.
     fn free_places(&self) -> Option<u64> {
         let taken = self.running.saturating_add(self.lent.places);
         Some(self.rates.concurrency?.saturating_sub(taken))
@@ -215,7 +217,7 @@ impl RateState {
     }
 }
 
-/// The change of a lease's part of one limit. By default the lease has no part and lacks none.
+/// The change of a lease's part of one limit. In the default value, the lease has no part and wants none.
 #[derive(Clone, Copy, Debug)]
 struct LeasePartChange {
     after: u64,
@@ -235,8 +237,8 @@ impl Default for LeasePartChange {
     }
 }
 
-/// Returns the change from the part that a lease has to the part that it wants, if it may get up to `part` more; `None` if there
-/// is no limit.
+/// Returns the change of a lease's part from `has` to `wants`, if the lease can get at most `part` more. `None` if there is no
+/// limit.
 fn part_change(has: u64, wants: u64, part: Option<u64>) -> Option<LeasePartChange> {
     let (back, missing) = (has.saturating_sub(wants), wants.saturating_sub(has));
     let more = missing.min(part?);

@@ -22,7 +22,7 @@ impl Record {
         matches!(bytes, [VERSION, kind::CHARGE | kind::RELEASE | kind::STEP, ..])
     }
 
-    /// Reads a record from its bytes; `None` if they are not the output of [`Record::write`].
+    /// Reads a record from its bytes; `None` if [`Record::write`] does not write such bytes.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [VERSION, form, fields @ ..] = bytes else {
             return None;
@@ -75,7 +75,7 @@ impl Record {
     }
 }
 
-/// Reads a record from its bytes and writes it again; `None` if the bytes are not a record. For fuzzing.
+/// Reads a record from its bytes and writes it again; `None` if the bytes are not those of a record. Used by fuzzing.
 pub fn reread(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut again = Vec::new();
     Record::read(bytes)?.write(&mut again).ok()?;
@@ -90,7 +90,7 @@ struct OptionalRowFields {
 }
 
 impl Sums {
-    /// Reads sums from the output of [`Sums::write_bytes`]; `None` for other bytes.
+    /// Reads sums from bytes that [`Sums::write_bytes`] has written; `None` for any other bytes.
     pub(crate) fn read_bytes(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader(bytes);
         let sums = Self {
@@ -249,8 +249,8 @@ impl RecordReader<'_> {
         })
     }
 
-    /// Reads a field with `read` if its flag is set; the inner `None` stands for an unset flag. The outer `None` means that the
-    /// field cannot be read.
+    /// Reads a field with `read` if its flag is set. The inner `None` means that the flag is not set. The outer `None` means that
+    /// the field cannot be read.
     fn read_if<T>(&mut self, flag: u64, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if flag == 0 {
             return Some(None);

@@ -53,8 +53,8 @@ impl Record {
         Ok(())
     }
 
-    /// Appends the bytes of a [`Record::Checkpoints`] with as many of the checkpoints as fit into `bytes_max`, and returns their
-    /// number. Appends nothing if the number is 0.
+    /// Appends the bytes of a [`Record::Checkpoints`] that contains as many of the checkpoints as fit into `bytes_max` bytes.
+    /// Returns the number of these checkpoints. Appends nothing if it is 0.
     pub(crate) fn write_checkpoints(checkpoints: &[Checkpoint], bytes_max: usize, out: &mut Vec<u8>) -> usize {
         let begin = out.len();
         out.extend([VERSION, kind::CHECKPOINTS]);
@@ -70,7 +70,7 @@ impl Record {
     }
 }
 
-/// Appends a step with a settlement if that settlement has a binary form. Returns whether it has.
+/// Appends a step with a settlement, if the settlement has a binary form. Returns whether it has one.
 fn write_settlement(account: &str, seq: u64, settlement: &Settlement, out: &mut Vec<u8>) -> bool {
     let Settlement {
         request,
@@ -121,7 +121,7 @@ impl Row {
 }
 
 impl Sums {
-    /// Appends the bytes of the sums in the form of the embedded ledger's file to `out`.
+    /// Appends the bytes of the sums to `out`, in the form of the embedded ledger's file.
     pub(crate) fn write_bytes(&self, out: &mut Vec<u8>) {
         without_zeros(out, |to| {
             to.number(self.requests);
@@ -228,7 +228,7 @@ impl RecordWriter<'_> {
         self.optional_row_fields(modifiers, parts, *ttft_ms);
     }
 
-    /// Appends the fields for which [`flags_of`] sets flags.
+    /// Appends the fields whose flags [`flags_of`] sets.
     fn optional_row_fields(&mut self, modifiers: &PriceModifiers, parts: &[CostShare], ttft_ms: Option<u64>) {
         let PriceModifiers {
             service_tier,
@@ -268,7 +268,8 @@ impl RecordWriter<'_> {
         }
     }
 
-    /// Appends one bit for each count, which is set if the count is more than zero, and then the counts that are.
+    /// Appends one bit for each number in the usage, which is set if the number is more than zero. Then appends the numbers that
+    /// are more than zero.
     fn usage(&mut self, usage: &Usage) {
         let parts = usage.parts();
         let there = parts
@@ -285,7 +286,7 @@ impl RecordWriter<'_> {
         self.number(index_in(&UsageSource::ALL, source));
     }
 
-    /// Appends the number of texts and the texts. Appends nothing for an empty list, whose flag is not set.
+    /// Appends the number of strings and the strings. Appends nothing for an empty list, because its flag is not set.
     fn list<'t>(&mut self, texts: impl ExactSizeIterator<Item = &'t str>) {
         if texts.len() > 0 {
             self.number(texts.len() as u64);
@@ -310,14 +311,15 @@ fn flags_of(modifiers: &PriceModifiers, parts: &[CostShare], ttft_ms: Option<u64
         | flag(ttft_ms.is_some(), has::TTFT)
 }
 
-/// Returns the flags of the fields that say how a request came and what its translation lost.
+/// Returns the flags for three fields: the transport by which the request arrived, its translation, and the losses of the
+/// translation.
 fn flags_of_way(transport: RequestTransport, is_translated: bool, losses: &[SmolStr]) -> u64 {
     flag(transport == RequestTransport::WebSocket, has::WEB_SOCKET)
         | flag(is_translated, has::TRANSLATED)
         | flag(!losses.is_empty(), has::LOSSES)
 }
 
-/// Returns the index of `one` in `all`.
+/// Returns the index of `one` in `all`. `all` must contain it.
 fn index_in<T: Copy + PartialEq>(all: &[T], one: T) -> u64 {
     all.iter().take_while(|other| **other != one).count() as u64
 }

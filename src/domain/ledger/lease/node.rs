@@ -1,14 +1,14 @@
-//! A lease at the node that admits requests from it.
+//! A lease at the node that admits requests from the lease.
 //!
-//! The free part of a lease is the amount that the store last reported, less four things: the allocations of the requests in the
-//! lease; the costs of ended requests whose steps the store has not applied; the amount that is being returned; and the amount
-//! that is being requested for running requests. A reply of the store has the amount and the last applied step of the same
-//! moment. So each reply corrects the free part, in whatever order requests end in the meantime. Only one call to the store about
-//! the lease is open at a time.
+//! The free part of a lease is the amount that the store last reported, minus four amounts: the allocations of the requests in
+//! the lease; the costs of ended requests whose steps the store has not applied; the amount that is being returned; and the
+//! amount that is being requested for running requests. A reply of the store contains the amount and the number of the last
+//! applied step, both of the same moment. So each reply corrects the free part, even if requests end in the meantime. Only one
+//! call to the store about a lease runs at a time.
 //!
-//! Requests are admitted from a lease only within one second of the last call that the store has answered. So nothing is admitted
-//! under terms that an operator changed more than a second ago. Nor is anything admitted from a lease that the store may have
-//! given to others, because for that its holder must be silent for `LEASE_MS`.
+//! Requests are admitted from a lease only within one second after the start of the last call to which the store has replied. So
+//! no request is admitted under terms that an operator changed more than a second ago. Nor is one admitted from a lease whose
+//! budget the store may have given to others, because that happens only after the lease's holder has made no call for `LEASE_MS`.
 
 #[cfg(test)]
 mod tests;
@@ -27,29 +27,31 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// For how long after a call that the store has answered requests are admitted from the lease.
+/// The time for which requests are admitted from the lease, counted from the start of the last call to which the store has
+/// replied.
 pub(crate) const CONFIRMED_FOR: Duration = Duration::from_secs(1);
-/// The interval between calls about a lease in use: a quarter of [`CONFIRMED_FOR`].
+/// The interval between calls about a lease that is in use: a quarter of [`CONFIRMED_FOR`].
 pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(250);
-/// The interval between calls about a lease in which requests only end: a third of the node lease.
+/// The interval between calls about a lease that is ending and still has running requests: a third of the node lease.
 pub(crate) const KEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// The minimum interval between two calls that request growth.
 pub(crate) const GROW_INTERVAL: Duration = Duration::from_millis(20);
 /// The time after which an unused lease is returned.
 pub(crate) const IDLE_LEASE_MAX: Duration = Duration::from_secs(2);
-/// The maximum number of costs that are stored separately until the store has applied them. Further costs are added to the last.
+/// The maximum number of costs that are stored separately until the store has applied them. Further costs are added to the last
+/// of these.
 const OWED_MAX: usize = 1_024;
 
 /// The part of a lease that should be free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeaseTarget {
-    /// The amount for the estimates of further requests.
+    /// The free amount, for the estimates of further requests.
     pub(crate) amount: NanoUsd,
-    /// The requests and tokens, if rates are limited.
+    /// The free requests and tokens, if rates are limited.
     pub(crate) rated: RateUse,
 }
 
-/// The next call to the store about a lease: those fields of [`super::LeaseCall`] that change from call to call.
+/// The next call to the store about a lease, with the fields of [`super::LeaseCall`] that change from call to call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseRequest {
     pub(crate) turn: u64,
@@ -66,11 +68,11 @@ pub(crate) struct Allocation {
     pub(crate) number: u64,
     /// The time of the admission by the store's clock, in milliseconds since the Unix epoch.
     pub(crate) at_ms: i64,
-    /// The state of the key and the account in the store's last reply; `hold` is the lease's amount.
+    /// The state of the key and the account in the store's last reply. `hold` is the lease's amount.
     pub(crate) grant: Grant,
 }
 
-/// A lease at its node. The default value is a lease about which the node has not called the store yet.
+/// A lease at its node. The default value is a lease for which the node has not called the store yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeLease {
     /// The amount that the store last reported.
@@ -80,27 +82,27 @@ pub(crate) struct NodeLease {
     allocations: QuickMap<u64, NanoUsd>,
     allocated: NanoUsd,
     last_number: u64,
-    /// The amount that running requests are requesting from the store because too little was free.
+    /// The total that running requests are requesting from the store, because the free part was too small.
     asked_for: NanoUsd,
-    /// The costs of ended requests whose steps the store has not applied, with the numbers of those steps.
+    /// The costs of ended requests whose steps the store has not applied, each with the number of its step.
     owed: VecDeque<(u64, NanoUsd)>,
     owed_total: NanoUsd,
-    /// The costs of requests whose steps could not be recorded.
+    /// The total cost of requests whose steps could not be recorded.
     lost: NanoUsd,
-    /// The amount that is being returned.
+    /// The amount that is being returned to the store.
     returning: NanoUsd,
     /// The sequence number of the last call.
     turn: u64,
-    /// The number of requests that ran in the lease at the last call.
+    /// The number of requests that were running in the lease at the last call.
     running_at_request: u64,
     is_asking: bool,
-    /// Whether the last call got no reply, so that the store may have set more aside for the lease than it reported.
+    /// Whether the last call got no reply. The store may then have set more aside for the lease than it has reported.
     is_unsure: bool,
     /// The time at which the last call failed; `None` if the last call got a reply.
     failed_at: Option<Instant>,
     /// The amount before the last call that requested growth, and the target of that call.
     before_growth: Option<(NanoUsd, LeaseTarget)>,
-    /// Whether the last request for growth did not succeed, or not sufficiently for rates and slots.
+    /// Whether the last call for growth did not bring enough money, rates or slots.
     is_near: bool,
     /// Whether no further requests are admitted from the lease.
     is_over: bool,
@@ -118,8 +120,9 @@ struct LastReply {
 }
 
 impl NodeLease {
-    /// Admits a request if the lease is confirmed and has the full estimate, the rates and a slot for it; otherwise `None`.
-    /// `expires_at` is the time at which the request's key expires, in seconds since the Unix epoch.
+    /// Admits a request and returns its allocation. `None` if the lease is not confirmed or lacks the estimated amount, the rates
+    /// or a slot. `expires_at` is the time at which the request's key expires, in seconds since the Unix epoch; `None` if it
+    /// never expires.
     pub(crate) fn allocate(
         &mut self,
         estimate: NanoUsd,
@@ -154,8 +157,8 @@ impl NodeLease {
         })
     }
 
-    /// Enlarges the allocation of a running request by up to `more`, from the free part. Returns the growth, which is zero if the
-    /// lease is not confirmed.
+    /// Enlarges the allocation of a running request by up to `more`, from the free part. Returns the amount by which it has
+    /// grown, which is zero if the lease is not confirmed.
     pub(crate) fn enlarge(&mut self, number: u64, more: NanoUsd, now: Instant) -> NanoUsd {
         if self.confirmed_reply(now).is_none() {
             return NanoUsd::ZERO;
@@ -164,12 +167,12 @@ impl NodeLease {
         self.add(number, more)
     }
 
-    /// Records that a running request requests `more` from the store. A call of [`NodeLease::end_top_up`] follows.
+    /// Records that a running request requests `more` from the store. The caller must call [`NodeLease::end_top_up`] afterwards.
     pub(crate) fn begin_top_up(&mut self, more: NanoUsd) {
         self.asked_for = self.asked_for.saturating_add(more);
     }
 
-    /// Records that the request got `got` of the amount `asked`.
+    /// Records that the store has granted the request `got` of the requested amount `asked`.
     pub(crate) fn end_top_up(&mut self, number: u64, asked: NanoUsd, got: NanoUsd) {
         self.asked_for = self.asked_for.saturating_sub(asked);
         self.add(number, got);
@@ -185,8 +188,8 @@ impl NodeLease {
         more
     }
 
-    /// Records that a request has ended. `step` is the number of the step that charges it; `None` if the step could not be
-    /// recorded.
+    /// Records that a request has ended with this cost. `step` is the number of the step that charges it; `None` if the step
+    /// could not be recorded.
     pub(crate) fn on_request_ended(&mut self, number: u64, cost: NanoUsd, step: Option<u64>) {
         let Some(cut) = self.allocations.remove(&number) else {
             return;
@@ -204,15 +207,15 @@ impl NodeLease {
         }
     }
 
-    /// Ends admission from the lease. Its free part is returned.
+    /// Ends admission from the lease. Its free part will be returned.
     pub(crate) fn end(&mut self) {
         self.is_over = true;
     }
 
-    /// Returns the call to make to the store now; `None` if no call is due. A call of [`NodeLease::on_store_reply`] follows.
-    /// `target` is the part that should be free.
+    /// Returns the call that must be made to the store now; `None` if no call is due. The caller must pass the store's reply to
+    /// [`NodeLease::on_store_reply`]. `target` is the part of the lease that should be free.
     pub(crate) fn next_request(&mut self, target: LeaseTarget, now: Instant) -> Option<LeaseRequest> {
-        // While the store is unreachable, there are at most four calls per second about each lease.
+        // While the store is unreachable, at most four calls per second are made about each lease.
         let was_in_vain = self.failed_at.is_some_and(|at| now < at + ASK_INTERVAL);
         if self.is_asking || self.is_gone || was_in_vain {
             return None;
@@ -257,13 +260,13 @@ impl NodeLease {
         })
     }
 
-    /// Returns the interval between calls that request growth. It is longer if the last one did not help.
+    /// Returns the interval between calls for growth. It is longer if the last call for growth did not bring enough.
     fn growth_interval(&self) -> Duration {
         if self.is_near { ASK_INTERVAL } else { GROW_INTERVAL }
     }
 
-    /// Returns the interval between calls about a lease that is ending. It is short if nothing runs in the lease, if a call got
-    /// no reply, or if the store has another number of running requests.
+    /// Returns the interval between calls about a lease that is ending. It is short if no request is running in the lease, if the
+    /// last call got no reply, or if the number of running requests has changed since the last call.
     fn end_check_interval(&self) -> Duration {
         if self.allocations.is_empty() || self.is_unsure || self.running() != self.running_at_request {
             ASK_INTERVAL
@@ -272,7 +275,8 @@ impl NodeLease {
         }
     }
 
-    /// Records the store's reply to a call. `answer` is `None` if no reply came, so that the effect of the call is unknown.
+    /// Records the store's reply to a call. `answer` is `None` if no reply arrived, so that it is unknown whether the call had an
+    /// effect.
     pub(crate) fn on_store_reply(&mut self, answer: Option<&LeaseReply>, asked: Instant, answered: Instant) {
         self.is_asking = false;
         self.failed_at = answer.is_none().then_some(answered);
@@ -281,18 +285,18 @@ impl NodeLease {
             Some(LeaseReply::Refused | LeaseReply::Gone) => {
                 (self.is_over, self.is_gone) = (true, true);
             }
-            // The amount that was to be returned is treated as returned until the next reply. A late call has no effect after a
-            // newer one.
+            // The amount that was to be returned is treated as returned until the next reply. If the call reaches the store after
+            // a newer one, it has no effect.
             None => self.is_unsure = true,
         }
     }
 
     fn on_grant(&mut self, leased: LeaseGrant, asked: Instant, answered: Instant) {
         let watermark = leased.grant.watermark;
-        // The lost reply may have been made before a recall, which the mark of this reply does not reveal.
+        // The call without a reply may have begun the lease before a recall. The recall mark in this reply does not reveal that.
         self.is_over |= self.last_reply.is_none() && self.is_unsure;
         if let Some(before) = &self.last_reply {
-            // The leases were recalled, or the store has lost charges to this lease.
+            // The leases were recalled, or the store has lost charges.
             self.is_over |= before.leased.recall != leased.recall || before.leased.grant.watermark > watermark;
         }
         self.amount = leased.grant.hold;
@@ -314,7 +318,7 @@ impl NodeLease {
         });
     }
 
-    /// Returns the free part, which is not allocated, requested, owed or being returned.
+    /// Returns the free part: the amount that is not allocated, requested, owed or being returned.
     pub(crate) fn free(&self) -> NanoUsd {
         let used = [
             self.allocated,
@@ -340,7 +344,7 @@ impl NodeLease {
         self.amount
     }
 
-    /// Returns the number of requests that run in the lease.
+    /// Returns the number of requests that are running in the lease.
     pub(crate) fn running(&self) -> u64 {
         u64::try_from(self.allocations.len()).unwrap_or(u64::MAX)
     }
@@ -362,7 +366,7 @@ impl NodeLease {
 }
 
 impl LastReply {
-    /// Returns the store's time at `now`, on the assumption that the store made the reply at `made`.
+    /// Returns the store's time at `now`, on the assumption that the store sent its reply at `made`.
     fn store_time(&self, made: Instant, now: Instant) -> i64 {
         let since = now.saturating_duration_since(made).as_millis();
         let since = i64::try_from(since).unwrap_or(i64::MAX);
@@ -374,13 +378,14 @@ fn half(amount: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(amount.nanos() / 2)
 }
 
-/// Of the requests that are expected while a lease should last, one in four needs a slot of its own, in addition to the slots of
-/// running requests.
+/// A lease should have one free slot for each four requests that are expected in its time, in addition to the slots of running
+/// requests.
 const PART_AT_ONCE: u64 = 4;
 
-/// The part of rates and slots that a lease has, at its node. It has no limits until the first reply of the store, which states
-/// how much may be admitted in total since the lease began, and how many requests may run in it. A node that wants less observes
-/// the lower limits from the time of its call, whether or not the call succeeds. A node that wants more waits for the reply.
+/// The rates and slots of a lease at its node. There are no limits until the store's first reply, which contains the total number
+/// of requests and tokens that may be admitted since the lease began, and the maximum number of running requests. If the node
+/// wants less, the lower limits apply from the start of its call, even if the call fails. If the node wants more, it must wait
+/// for the reply.
 #[derive(Clone, Copy, Debug, Default)]
 struct RateShare {
     used: RateUse,
@@ -388,7 +393,7 @@ struct RateShare {
 }
 
 impl RateShare {
-    /// Whether one more request may be admitted while `running` requests run.
+    /// Whether one more request with `tokens` tokens can be admitted while `running` requests are running.
     fn has_room(&self, tokens: u64, running: u64) -> bool {
         let free = self.free(running);
         let is_there = |free: Option<u64>, wanted| free.is_none_or(|free| free >= wanted);
@@ -405,7 +410,7 @@ impl RateShare {
         self.used
     }
 
-    /// Whether less than half of the target is free.
+    /// Whether less than half of the target is free, for requests, tokens or slots.
     fn is_low(&self, target: RateUse, running: u64) -> bool {
         let free = self.free(running);
         let is_low = |free: Option<u64>, wanted: u64| free.is_some_and(|free| free < wanted.div_ceil(2));
@@ -414,13 +419,13 @@ impl RateShare {
             || is_low(free.places, spare_places(target))
     }
 
-    /// Whether a rate has an unused part that can be returned.
+    /// Whether the lease has unused requests or tokens that can be returned.
     fn has_free_rate(&self) -> bool {
         let free = self.free(0);
         [free.requests, free.tokens].into_iter().flatten().any(|free| free > 0)
     }
 
-    /// Lowers the limits to what the node wants from now on, with `target` free. Returns the slots to request.
+    /// Lowers the limits to the node's current needs, with `target` free. Returns the number of slots to request.
     fn lower_limits(&mut self, target: RateUse, running: u64) -> u64 {
         let places = running.saturating_add(spare_places(target));
         let most = self.used.saturating_add(target);
@@ -432,7 +437,7 @@ impl RateShare {
         places
     }
 
-    /// Replaces the limits with those that the store states.
+    /// Replaces the limits by those in a reply of the store.
     fn set_allowance(&mut self, allowance: LeaseAllowance) {
         self.allowance = allowance;
     }
@@ -447,7 +452,7 @@ impl RateShare {
     }
 }
 
-/// Returns how many slots should be free; zero if no further requests are wanted.
+/// Returns the number of slots that should be free; zero if no further requests are expected.
 fn spare_places(target: RateUse) -> u64 {
     target.requests.div_ceil(PART_AT_ONCE)
 }

@@ -1,4 +1,5 @@
-//! Price lists: the list that is shipped with weir, and the operator's own, whose entries replace the shipped ones.
+//! Price lists: the list that is shipped with weir, and the operator's own list. An entry of the operator's list replaces the
+//! shipped entry with the same name and provider.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,24 +15,24 @@ use crate::domain::{
     wire::operation,
 };
 
-/// The path of the shipped price list in the repository, for error messages.
+/// The path of the shipped price list in the repository, for use in error messages.
 pub(crate) const SHIPPED_FILE: &str = "conf/prices.toml";
 
-/// Prices by their name and, where a price is for a single provider, by that provider.
+/// Prices by name and provider. A price without a provider applies to all providers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceList {
     entries: BTreeMap<PriceKey, PriceEntry>,
 }
 
-/// The name of a price, and its provider; `None` for a price for all providers.
+/// The name of a price, and the provider to which the price applies; `None` if it applies to all providers.
 type PriceKey = (String, Option<String>);
 
-/// A price and the place of its definition.
+/// A price with the file and line of its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PriceEntry {
-    /// The name of the file that defines the price, as given to [`PriceList::read`].
+    /// The name of the file that defines the price, as passed to [`PriceList::read`].
     pub file: String,
-    /// The line of the price's `[[price]]` in that file.
+    /// The line of the price's `[[price]]` header in that file, counted from 1.
     pub line: usize,
     /// The price, which has passed all checks.
     pub price: Arc<Price>,
@@ -41,7 +42,8 @@ impl PriceList {
     /// Parses a price list. `file` is the file's name in errors.
     ///
     /// # Errors
-    /// All errors in the list, each with its line and TOML key. A file that is not TOML has a single error.
+    /// All errors in the list, each with its line and TOML key. If the file is not valid TOML, these are only the syntax errors,
+    /// at most one per line.
     pub fn read(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
         let mut entries = BTreeMap::new();
         for (line, tariff, price) in read_prices(file, text)? {
@@ -63,27 +65,27 @@ impl PriceList {
         Self::read(SHIPPED_FILE, include_str!("../../../../conf/prices.toml"))
     }
 
-    /// Adds the entries of another list. They replace entries with the same name and provider.
+    /// Adds the entries of another list. An entry of the other list replaces the entry with the same name and provider.
     #[must_use]
     pub(crate) fn extended_by(mut self, other: Self) -> Self {
         self.entries.extend(other.entries);
         self
     }
 
-    /// Returns the price with this name for a provider: the price for that provider alone, or else the price for all providers.
+    /// Returns the price with this name for a provider: the price for this provider only, or else the price for all providers.
     pub(crate) fn find(&self, name: &str, provider: &str) -> Option<&Arc<Price>> {
         let get = |provider: Option<&str>| self.entries.get(&(name.to_owned(), provider.map(str::to_owned)));
         get(Some(provider)).or_else(|| get(None)).map(|entry| &entry.price)
     }
 
-    /// Returns all entries, each with its name and its provider; the provider is `None` for a price for all providers.
+    /// Returns all entries, each with its name and its provider. The provider is `None` if the price applies to all providers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>, &PriceEntry)> {
         let entries = self.entries.iter();
         entries.map(|((name, provider), entry)| (name.as_str(), provider.as_deref(), entry))
     }
 }
 
-/// A price list file as parsed from TOML, before its numbers are parsed and its values are checked.
+/// A price list file after TOML parsing, before its numbers are parsed and its values are checked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawList {
@@ -151,8 +153,8 @@ pub(super) struct RawMultipliers {
     pub(super) geo: BTreeMap<String, Spanned<RawDecimal>>,
 }
 
-/// A decimal number as text. Values of other types are accepted here, so that the later error can name the TOML key and say what
-/// to write.
+/// A decimal number in a string. Values of other types are accepted here, so that the later error can contain the TOML key and an
+/// example.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum RawDecimal {
@@ -165,7 +167,7 @@ const VERSION_BYTES_MAX: usize = 64;
 /// The maximum number of tiers in one entry of a price list.
 const TIERS_MAX: usize = 16;
 
-/// Parses all prices of a file in their order, each with its line. Returns all errors, so that an operator sees them at once.
+/// Parses all prices of a file in order, each with its line, counted from 1. Returns all errors together, not only the first.
 pub(super) fn read_prices(file: &str, text: &str) -> Result<Vec<(usize, Tariff, Price)>, Vec<FileError>> {
     let parsed = parse_all::<RawList>(file, text);
     let (raw, mut faults) = Faults::from_parsed(file, text, parsed)?;
@@ -205,7 +207,7 @@ fn version(given: &Spanned<String>, faults: &mut Faults<'_>) -> Arc<str> {
     text.as_str().into()
 }
 
-/// Parses one entry of a price list. It reports each invalid value and continues with a valid one in its place.
+/// Parses one entry of a price list. It reports each invalid value, and continues with a valid value instead.
 struct PriceReader<'r, 'f> {
     name: &'r str,
     faults: &'r mut Faults<'f>,
@@ -269,8 +271,8 @@ impl PriceReader<'_, '_> {
         tiers
     }
 
-    /// Parses one tier. A missing cache price defaults to the input price. A missing price of audio or images defaults to the
-    /// price of the text tokens of the same kind.
+    /// Parses one tier. A missing cache price defaults to the input price. A missing price for audio or images defaults to the
+    /// price for text tokens of the same kind.
     fn tier(&mut self, raw: &RawTier) -> Tier {
         let (input, output) = (
             self.per_token(&raw.input, "input"),

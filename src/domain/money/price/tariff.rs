@@ -14,7 +14,7 @@ use crate::domain::{
     wire::usage::Usage,
 };
 
-/// The prices of a model, as one entry of a price list gives them.
+/// The prices of a model: one entry of a price list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tariff {
     /// The name of the price, by which a model's `price` refers to it.
@@ -102,7 +102,7 @@ pub(crate) struct Multipliers {
 }
 
 impl Tier {
-    /// Whether audio or images have other prices than text in this tier.
+    /// Whether this tier has prices for audio or images that differ from those for text.
     fn has_modalities(&self) -> bool {
         [self.input_audio, self.input_image] != [self.input; 2]
             || [self.cache_read_audio, self.cache_read_image] != [self.cache_read; 2]
@@ -111,7 +111,7 @@ impl Tier {
 }
 
 impl Tariff {
-    /// Returns the cost of tokens and calls in the tier that applies to the prompt's size.
+    /// Returns the exact cost of tokens and calls in the tier that applies to the prompt's size.
     pub(crate) fn sum(&self, usage: &Usage, modifiers: &PriceModifiers) -> ExactSum {
         self.sum_in_tier(usage, modifiers, self.tier_above(usage, modifiers))
     }
@@ -129,13 +129,13 @@ impl Tariff {
         }
     }
 
-    /// Returns the prompt size, in input tokens, above which the applicable tier begins.
+    /// Returns the lower bound of the tier that applies, in input tokens.
     pub(crate) fn tier_above(&self, usage: &Usage, modifiers: &PriceModifiers) -> u64 {
         let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
         tier.map_or(0, |tier| tier.above_input_tokens)
     }
 
-    /// Returns the same usage with all tokens that may be of text, audio or images counted as those with the highest price.
+    /// Returns the usage with its text, audio and image tokens all counted as tokens of the modality with the highest price.
     pub(crate) fn in_most_expensive_modality(&self, usage: &Usage, modifiers: &PriceModifiers) -> Usage {
         let mut dearest = *usage;
         let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
@@ -186,7 +186,7 @@ impl Tariff {
         dearest
     }
 
-    /// Returns the fee of a request that consumed something.
+    /// Returns the fee for a request that consumed something.
     pub(crate) fn request_fee(&self) -> ExactSum {
         ExactSum::of_calls(1, self.per_call.request)
     }
@@ -195,13 +195,14 @@ impl Tariff {
         named(&self.service_tier_prices, modifiers.service_tier.as_deref()).unwrap_or(&self.tiers)
     }
 
-    /// Returns the cost of tokens and calls in the tier that begins above `above_input_tokens`.
+    /// Returns the cost of tokens and calls in the tier whose lower bound is `above_input_tokens`.
     pub(crate) fn sum_in_tier(&self, usage: &Usage, modifiers: &PriceModifiers, above_input_tokens: u64) -> ExactSum {
         let counted = self.priced_counts(usage, modifiers, above_input_tokens);
         counted.map_or(ExactSum::MAX, |counted| counted.sum())
     }
 
-    /// Returns each count with its price in the tier that begins above `above_input_tokens`; `None` if the price has no tiers.
+    /// Returns each quantity with its price in the tier whose lower bound is `above_input_tokens`; `None` if the price has no
+    /// tiers.
     pub(crate) fn priced_counts(
         &self,
         usage: &Usage,
@@ -210,7 +211,7 @@ impl Tariff {
     ) -> Option<PricedCounts> {
         let tier_name = modifiers.service_tier.as_deref();
         let own = named(&self.service_tier_prices, tier_name);
-        // A prompt with one more token is in the tier that begins above this size.
+        // A prompt with one token more than the lower bound is in the tier.
         let tier = tier_for(self.tiers_for(modifiers), above_input_tokens.saturating_add(1))?;
         let special = |price: Option<TokenPrice>, usual| price.filter(|_| own.is_none()).unwrap_or(usual);
         let per_call = &self.per_call;
@@ -262,7 +263,7 @@ fn tier_for(tiers: &[Tier], input_total: u64) -> Option<&Tier> {
     tiers.iter().rev().find(matches).or_else(|| tiers.first())
 }
 
-/// Looks up a name that an answer reports, ignoring case, because providers spell names in different cases.
+/// Looks up a name from an answer case-insensitively, because providers spell names in different cases.
 fn named<'a, T>(listed: &'a BTreeMap<String, T>, name: Option<&str>) -> Option<&'a T> {
     let name = name?;
     listed.get(name).or_else(|| {
@@ -271,7 +272,7 @@ fn named<'a, T>(listed: &'a BTreeMap<String, T>, name: Option<&str>) -> Option<&
     })
 }
 
-/// The price version in the rows of free models.
+/// The price version in the rows of requests to free models.
 pub(crate) const FREE_VERSION: &str = "free";
 
 /// The prices of one model at one provider, in one version, or the price of a free model. A request keeps the price with which it
@@ -296,7 +297,7 @@ impl Price {
         }
     }
 
-    /// Creates the price of one entry of a price list with this version.
+    /// Creates a price from an entry of the price list with this version.
     pub(crate) fn new(version: Arc<str>, tariff: Tariff) -> Self {
         Self {
             version,
@@ -309,19 +310,19 @@ impl Price {
         self.tariff.as_ref()
     }
 
-    /// Returns the version of the price list, which each row records.
+    /// Returns the version of the price list, which is recorded in each row.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
-    /// Returns the cost of a request, rounded up once to whole nano-USD. It is from 0 to [`NanoUsd::MAX`], and 0 if nothing was
+    /// Returns the cost of a request, rounded up once to whole nano-USD, from 0 to [`NanoUsd::MAX`]. The cost is 0 if nothing was
     /// consumed. The same usage and modifiers always have the same cost.
     pub(crate) fn cost(&self, usage: &Usage, modifiers: &PriceModifiers) -> NanoUsd {
         let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
         tariff.map_or(NanoUsd::ZERO, |tariff| tariff.cost(usage, modifiers))
     }
 
-    /// Returns the maximum cost of a request of which it is unknown how many tokens are of audio and images.
+    /// Returns the maximum cost of a request if it is unknown how many of its tokens are audio or image tokens.
     pub(crate) fn maximum_cost(&self, usage: &Usage, modifiers: &PriceModifiers) -> NanoUsd {
         let tariff = self.tariff.as_ref();
         let dearest = tariff.map(|tariff| tariff.in_most_expensive_modality(usage, modifiers));
@@ -340,8 +341,7 @@ impl Price {
         tariff.map(Tariff::request_fee).unwrap_or_default()
     }
 
-    /// Returns the prompt size, in input tokens, above which the applicable tier begins; 0 for the first tier and for a free
-    /// model.
+    /// Returns the lower bound of the tier that applies, in input tokens; 0 for the first tier and for a free model.
     pub(crate) fn tier_above(&self, usage: &Usage, modifiers: &PriceModifiers) -> u64 {
         let tariff = self.tariff.as_ref();
         tariff.map_or(0, |tariff| tariff.tier_above(usage, modifiers))
@@ -354,8 +354,8 @@ impl Price {
             .unwrap_or_default()
     }
 
-    /// Returns the lines of the cost of tokens and calls in the tier that begins above `above_input_tokens`; no lines for a free
-    /// model.
+    /// Returns the lines of the cost of tokens and calls in the tier whose lower bound is `above_input_tokens`; no lines for a
+    /// free model.
     pub(crate) fn lines_in_tier(
         &self,
         usage: &Usage,
