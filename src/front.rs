@@ -56,11 +56,12 @@ use crate::{
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
 
-/// The bytes of a head that the gateway's own limit does not count (`gateway/request/head.rs`): method, version and line ends.
+/// The maximum number of bytes of a head that the gateway's own limit does not count (`gateway/request/head.rs`): method, version
+/// and line ends.
 const UNCOUNTED_BYTES: usize = 64;
 
-/// The time after the beginning of the shutdown during which an accepted connection can still bring its first request, which its
-/// client is about to send. A connection that has carried a request may be closed at any time.
+/// The time, from the beginning of the shutdown, in which the client of an accepted connection can still send its first request.
+/// A connection that has carried a request may be closed at any time.
 pub(crate) const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(3);
 
 /// The application to which a listening service passes its connections.

@@ -24,7 +24,7 @@ const SWEPT_MAX: usize = 2;
 pub(crate) struct RateAllowance {
     /// Maximum sustained rate of a client's events, per minute; at least 1.
     pub per_minute: u32,
-    /// Maximum number of events of an idle client at once; at least 1.
+    /// Maximum number of events that an idle client can cause at once; at least 1.
     pub burst: u32,
     /// Maximum number of clients for which the rate is tracked; at least 1.
     pub clients_max: usize,
@@ -36,7 +36,8 @@ pub(crate) struct RateAllowance {
 pub(crate) struct Limiter<C: Hash + Eq> {
     start: Instant,
     per_minute: u128,
-    /// How far a client may be ahead of its sustained rate, in the unit of all times here (nanoseconds times `per_minute`).
+    /// The maximum time by which a client may be ahead of its sustained rate, in the unit of all times here (nanoseconds times
+    /// `per_minute`).
     ahead: u128,
     clients_max: usize,
     /// For each client, the time at which its sustained rate would have allowed all its events so far. The most recent client is

@@ -59,16 +59,16 @@ pub(crate) struct Resolver {
     moved: watch::Sender<()>,
 }
 
-/// The addresses by host, then by port. Nearly every host has only one port, so the ports are a list, not a second map. Lookups
-/// need no owned key.
+/// The addresses by host, then by port. The ports of a host are a list and not a second map, because nearly every host has only
+/// one port. Lookups need no owned key.
 type AddressTable = HashMap<String, Vec<(u16, AddressFamilies)>>;
 
 /// The addresses of one name and port, by family (IPv4 and IPv6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AddressFamilies {
     /// The addresses of the family that the system lists first. The system sorts addresses by reachability (RFC 6724), so this
-    /// family works, and the other one may not work: on an IPv4-only machine, every second connection would fail if both were
-    /// used.
+    /// family works, while the other one may not. If both were used on a machine with IPv4 only, every second connection would
+    /// fail.
     preferred: Arc<[SocketAddr]>,
     /// The addresses of the other family, which are used if a preferred address does not answer.
     other: Arc<[SocketAddr]>,
@@ -118,8 +118,9 @@ impl Resolver {
             .map(|(_, found)| Arc::clone(&found.preferred))
     }
 
-    /// Returns the address to try when `address`, one of [`Resolver::addresses`], does not answer: an address of the same name in
-    /// the other family, or `None` if there is none. As far as possible, different addresses get different results. Never waits.
+    /// Returns an address to try when `address`, one of [`Resolver::addresses`], does not answer: an address of the same name in
+    /// the other family, or `None` if that family has no address. As far as possible, different addresses get different results.
+    /// Never waits.
     pub(crate) fn other_family(&self, host: &str, port: u16, address: SocketAddr) -> Option<SocketAddr> {
         let table = self.table.load();
         let (_, found) = table.get(host)?.iter().find(|(known, _)| *known == port)?;

@@ -101,7 +101,7 @@ pub(crate) struct CertificateNames {
 /// The way in which a certificate matches a name. The better match is the greater value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NameMatch {
-    /// The certificate has `*.` in place of the name's first label.
+    /// The certificate has a wildcard (`*.`) instead of the name's first label.
     Wildcard,
     /// The certificate contains the name itself.
     Exact,

@@ -41,8 +41,8 @@ pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut Respon
         return Ok(());
     }
     forward.attempt.on_head();
-    // Called before the answer is judged: if the client has disconnected, the request ends for that reason, and not with a
-    // failure of the provider.
+    // Called before the answer is judged: if the client has disconnected, the request ends for that reason and not because of the
+    // provider.
     forward.check_client();
     let status = head.status.as_u16();
     if forward.provider().error_rules.needs_body(status) {
@@ -154,7 +154,7 @@ pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: A
         && answer.is_whole()
         && gate.head.is_waiting()
     {
-        // The complete answer has been read, so it is known what the client does not get of it.
+        // The complete answer has been read, so the parts of it that the client does not get are known.
         gate.head
             .edit(|head| fields::set_translation(Some(answer.header()), head))?;
     }

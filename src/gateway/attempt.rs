@@ -36,7 +36,7 @@ pub(crate) enum Verdict {
     Proceed,
     /// Another attempt follows.
     Retry,
-    /// The client gets this refusal in place of an answer.
+    /// The client gets this refusal instead of an answer.
     Refuse(Refusal),
 }
 

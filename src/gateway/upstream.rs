@@ -19,8 +19,8 @@ use crate::{
     gateway::{forward::Forward, reply, request::body::BodyFraming},
 };
 
-/// Turns the client's head into the head for the provider. Removes the headers that must not be forwarded, applies the rules of
-/// the provider's file, and sets target, framing and credential last, so that no rule can change them.
+/// Turns the client's head into the head for the provider. Removes the headers that must not be forwarded and applies the rules
+/// of the provider's file. Sets target, framing and credential last, so that no rule can change them.
 pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let provider = forward.provider();
     let endpoint = forward.attempts.endpoint();
@@ -31,7 +31,7 @@ pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
         None => forward.request.query.as_deref(),
         Some(_) => {
             remove_headers_of_protocol(head)?;
-            // The query is part of the client's protocol. The provider's endpoint has its usual one.
+            // The query belongs to the client's protocol, so the provider's endpoint gets its own usual query.
             (endpoint.operation.protocol() == UpstreamProtocol::Gemini).then_some("alt=sse")
         }
     };
@@ -51,7 +51,7 @@ pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     Ok(())
 }
 
-/// Removes the headers of the client's protocol from a request that is translated: all but `user-agent` and `accept`.
+/// Removes the headers of the client's protocol from a request that is translated. Keeps only `user-agent` and `accept`.
 fn remove_headers_of_protocol(head: &mut RequestHeader) -> Result<()> {
     let is_general = |name: &HeaderName| matches!(*name, header::USER_AGENT | header::ACCEPT);
     let of_protocol: Vec<HeaderName> = head.headers.keys().filter(|name| !is_general(name)).cloned().collect();

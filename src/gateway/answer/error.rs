@@ -140,7 +140,7 @@ pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut 
     Ok(ErrorReply { head, body })
 }
 
-/// Returns the pause that the head of an error answer asks for; `None` if it asks for none.
+/// Returns the pause that the head of an error answer requests; `None` if it requests none.
 pub(crate) fn asked_pause(head: &ResponseHeader) -> Option<Duration> {
     let header = |name: &str| head.headers.get(name)?.to_str().ok();
     retry_after(header, clock::unix_millis())

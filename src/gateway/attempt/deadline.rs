@@ -93,7 +93,7 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// Returns the reason for which the answer breaks off; `None` if the deadline has not ended the attempt.
+    /// Returns the reason why the answer breaks off; `None` if the deadline has not ended the attempt.
     pub(crate) fn break_reason(self) -> Option<Break> {
         match self {
             Self::Running => None,

@@ -17,7 +17,7 @@ pub enum DecodingError {
     TooLarge,
 }
 
-/// The data that is allowed after the end of a compressed stream.
+/// The data that may follow the end of a compressed stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Following {
     /// No data.
@@ -38,10 +38,9 @@ pub struct Decoding {
 }
 
 impl Decoding {
-    /// Starts to decode a stream. Returns at most `bytes_max` decoded bytes of it.
+    /// Starts to decode a stream. The decoder returns at most `bytes_max` decoded bytes.
     ///
-    /// # Errors
-    /// Fails if the decoder's state cannot be allocated.
+    /// # Errors Fails if the decoder's state cannot be allocated.
     pub fn new(coding: Coding, following: Following, bytes_max: usize) -> Result<Self, DecodingError> {
         Ok(Self {
             coding,

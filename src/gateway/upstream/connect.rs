@@ -44,8 +44,8 @@ use crate::{
     providers::pools::{ProviderBackend, ProviderBackends},
 };
 
-/// The HTTP/2 window in bytes: how much of an answer may wait for a slow client. Pingora's default is 8 MiB. 256 KiB are enough
-/// for 20 Mbit/s at a round trip of 100 ms, more than any model produces.
+/// The HTTP/2 window: the number of bytes of an answer that can wait for a slow client. Pingora's default is 8 MiB. 256 KiB are
+/// enough for 20 Mbit/s at a round trip of 100 ms, more than any model produces.
 const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// Waits for the pause before this attempt, at most until the drain ends.
@@ -98,11 +98,11 @@ pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Fo
     let places = Arc::clone(&forward.attempts.endpoint().backends);
     peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places, gateway.drain.clone())));
     peer.options.total_connection_timeout = Some(connect);
-    // The deadline limits the time of reads; Pingora's own timeout would register a timer for every chunk.
+    // The deadline limits the time of reads, because Pingora's own timeout would register a timer for every chunk.
     peer.options.write_timeout = Some(limits(forward).idle);
     peer.options.idle_timeout = Some(timeouts.pool_idle);
     if connection != ConnectionChoice::Any || !forward.can_resend() {
-        // On a stale connection from the pool the request would be lost, so this attempt opens a new one.
+        // The request would be lost on a stale connection from the pool, so this attempt opens a new one.
         line_peer::isolate(&mut peer);
     }
     let line = line_peer::turn(session, forward, (&peer, connection));
@@ -150,7 +150,7 @@ pub(crate) fn on_connected(session: &Session, forward: &mut Forward, digest: Opt
     forward.attempt.on_connected(deadline, replay_bytes);
 }
 
-/// Handles a failed connect: decides whether another attempt follows. Returns Pingora's error, which says so.
+/// Handles a failed connect and decides whether another attempt follows. Returns Pingora's error, which contains the decision.
 pub(crate) fn on_connect_failed(
     gateway: &Gateway,
     session: &Session,
@@ -178,10 +178,10 @@ pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to one backend, and creates a second handle on the socket for [`deadline`].
 ///
-/// The address family that the system prefers goes first. If it fails or does not answer within [`ATTEMPT_DELAY`], the other one
-/// is tried at the same time, and the first established connection is used. The family that succeeds is stored for the backend
-/// ([`ProviderBackends::on_family_answered`]), so that later requests do not wait again. One attempt runs at most two connects,
-/// within one connect timeout.
+/// The address family that the system prefers is tried first. If it fails or does not answer within [`ATTEMPT_DELAY`], the other
+/// family is tried at the same time, and the first established connection is used. The family that succeeds is stored for the
+/// backend ([`ProviderBackends::on_family_answered`]), so that later requests do not wait again. One attempt runs at most two
+/// connects, within one connect timeout.
 #[derive(Debug)]
 pub(crate) struct Connector {
     /// The connect timeout, for both address families together.

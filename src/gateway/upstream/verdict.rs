@@ -27,7 +27,7 @@ pub(crate) enum AttemptEvent<'a> {
         error: &'a Error,
         /// Whether the connection came from the pool.
         reused: bool,
-        /// Whether the request went over a WebSocket and the provider has not read it.
+        /// Whether the request was sent over a WebSocket and the provider has not read it.
         is_unread: bool,
     },
     /// The provider has answered with this status.
@@ -36,7 +36,7 @@ pub(crate) enum AttemptEvent<'a> {
         status: u16,
         /// Whether the provider refuses the credential.
         credential_refused: bool,
-        /// The pause that the provider asks for; `None` if it asks for none.
+        /// The pause that the provider requests; `None` if it requests none.
         pause: Option<Duration>,
     },
     /// The provider has answered with a success that contains no answer.
@@ -150,7 +150,7 @@ fn dice() -> f64 {
 
 fn on_answer(metrics: &Metrics, forward: &mut Forward, answer: &AnswerOutcome) -> Verdict {
     if answer.refused {
-        // Logged for the operator, whose account at the provider is affected. Logged now, because the next attempt may use
+        // Logged for the operator, whose account at the provider is affected. Logged here, because the next attempt may use
         // another credential.
         log_credential_refused(metrics, forward, answer.status);
     }
@@ -163,7 +163,8 @@ fn on_answer(metrics: &Metrics, forward: &mut Forward, answer: &AnswerOutcome) -
     }
 }
 
-/// Handles a success that broke off before it began. Returns whether another attempt follows. `may` says whether one is allowed.
+/// Handles a success that broke off before it began. Returns whether another attempt follows. `may` says whether another attempt
+/// is allowed.
 fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
     if forward.attempt.fate() == Fate::Expired {
         return may && try_next_provider(forward);
@@ -179,8 +180,8 @@ fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
 }
 
 /// Whether a request without an answer is sent again, for one of four reasons: the provider has not read it on a WebSocket, the
-/// provider closed the pooled connection before it read the request, the provider demands HTTP/1.1, or the operator has such
-/// requests repeated.
+/// provider closed the pooled connection before it read the request, the provider demands HTTP/1.1, or the operator's
+/// configuration allows it.
 fn is_repeated(forward: &mut Forward, error: &Error, (reused, is_unread): (bool, bool)) -> bool {
     let is_unanswered = !forward.attempt.has_head() && *error.esource() == ErrorSource::Upstream;
     is_unanswered

@@ -103,8 +103,8 @@ impl ProviderAccess {
         Some(Self { model, credential })
     }
 
-    /// Acquires access whatever the state of the circuits. A request that names state gets the credential that served the state,
-    /// if that is known and still configured. Returns `None` if the provider has no credentials.
+    /// Acquires access whatever the state of the circuits. A request that names provider state gets the credential that served
+    /// the state, if that credential is known and still configured. Returns `None` if the provider has no credentials.
     pub(super) fn force(endpoint: &Endpoint, asking: RoutingContext<'_>) -> Option<Self> {
         let credentials = &endpoint.pool.credentials;
         let known = asking.hints.served_by(endpoint);
