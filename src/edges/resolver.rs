@@ -128,8 +128,8 @@ impl Resolver {
         found.other.get(at.checked_rem(found.other.len())?).copied()
     }
 
-    /// Replaces the set of names at a reload. Known addresses of names that remain are kept, and those of removed names are
-    /// dropped at once. The running task resolves the new names.
+    /// Replaces the set of names at a reload. Names that remain keep their known addresses, and removed names lose theirs at
+    /// once. The running task resolves the new names.
     pub(crate) fn set_hosts(&self, hosts: Vec<(String, u16)>) {
         let next = targets(hosts, &self.targets.load());
         self.targets.store(Arc::new(next));

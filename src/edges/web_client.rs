@@ -23,7 +23,8 @@ use rustls::{
 };
 use tokio::time::timeout;
 
-/// How long an idle connection stays open: shorter than on most servers, so that a server rarely closes it first.
+/// The time for which an idle connection stays open. It is shorter than on most servers, so a server rarely closes the connection
+/// first.
 const IDLE_FOR: Duration = Duration::from_secs(4);
 
 /// The body of a request, which can be streamed.

@@ -34,7 +34,8 @@ pub(crate) struct HeadBudget {
     held: Arc<Mutex<HeadTable>>,
 }
 
-/// The rank by which heads give way: by size, and among equally large heads by age. The head with the highest rank goes first.
+/// The order in which heads give way: by size, and among equally large heads by age. The head with the highest rank gives way
+/// first.
 type Rank = (u64, Reverse<u64>);
 
 #[derive(Debug, Default)]

@@ -162,7 +162,7 @@ async fn read_request(
     let (live, record) = (&exchange.live, &mut exchange.log.record);
     let (catalogue, switches) = (&live.catalogue, &gateway.switches);
     let mut by_path = None;
-    // A request whose path names the model can be refused for that model before the body is read.
+    // If the path names the model, the request can be refused because of that model before the body is read.
     if let Some(asked) = &path_model {
         let model = request::find_model(catalogue, operation, asked)?;
         record.model_asked = Some(asked.as_str().into());

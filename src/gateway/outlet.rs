@@ -96,7 +96,7 @@ pub(crate) struct UnbegunAnswer {
 }
 
 impl UnbegunAnswer {
-    /// Creates a success of which only the head has arrived.
+    /// Creates a success whose body has not begun to arrive.
     pub(crate) fn new(announced: AnswerFraming) -> Self {
         Self {
             announced,
@@ -131,7 +131,7 @@ const POSSIBLE_ERROR_BYTES_MAX: usize = 64 * 1024;
 /// provider's file requires errors to be reshaped, weir buffers a JSON answer until it is known to be a success or an error.
 #[derive(Debug, Default)]
 pub(crate) struct PossibleError {
-    /// Edits the answer before it is buffered; `None` if the provider's file has no rules for that.
+    /// Edits the answer before it is buffered; `None` if the provider's file has no rules for editing answers.
     pub rewriter: Option<ResponseRewriter>,
     held: BytesMut,
     /// Whether the answer is too long to be an error, so that further pieces pass.
@@ -211,7 +211,7 @@ pub(crate) struct ErrorReply {
 }
 
 impl WithheldError {
-    /// Creates an error answer of which only the head has arrived.
+    /// Creates an error answer whose body has not begun to arrive.
     pub(crate) fn new(head: ResponseHeader, coded: MessageCoding, judgement: ErrorJudgement) -> Self {
         Self {
             head,
@@ -257,8 +257,7 @@ fn decode(coding: Coding, bytes: &[u8]) -> Option<Bytes> {
 /// The maximum number of compressed bytes that wait until it is known whether their decoded text belongs to an error.
 const CODED_BYTES_MAX: usize = 64 * 1024;
 
-/// Masks the operator's credential in errors within a body that passes. Reads the credential only if something may have to be
-/// masked.
+/// Masks the operator's credential in errors within a body that passes. Reads the credential only if the body may contain it.
 #[derive(Debug, Default)]
 pub(crate) struct Masking {
     mask: PassingMask,
@@ -293,8 +292,8 @@ impl Masking {
 
     /// Observes decoded bytes of a compressed body. Called before [`Masking::pass_coded`].
     pub(crate) fn observe_decoded(&mut self, text: &[u8], boundaries: MessageBoundaries, credential: &str) {
-        // The masked text is discarded, because the client gets the compressed bytes. Only whether text waits or was masked
-        // matters.
+        // The masked text is discarded, because the client gets the compressed bytes. The only use of the mask is to know whether
+        // text waits or was masked.
         let _ = self.mask.push(text, boundaries, credential);
     }
 

@@ -129,9 +129,9 @@ pub(crate) fn find_route(
     Ok(route)
 }
 
-/// Refuses a body that names a further model which the key is not allowed to use. Such a name reaches the provider unchanged. So
-/// it must be the catalogue's name of a model that the key is allowed to use, and must not be the name of another model at a
-/// provider of the route.
+/// Refuses a body that names a further model if the key is not allowed to use that model. Such a name reaches the provider
+/// unchanged. So it must be the catalogue's name of a model that the key is allowed to use, and must not be the name of another
+/// model at a provider of the route.
 pub(crate) fn check_named_models(
     catalogue: &Catalogue,
     key: &KeyRecord,

@@ -72,7 +72,7 @@ struct PendingConversation {
 /// The WebSockets to providers that a request may use.
 #[derive(Debug, Default)]
 struct TurnLines {
-    /// The WebSockets of the request's socket; empty if the request must not use any.
+    /// The WebSockets of the request's socket; empty before [`TurnLink::use_lines`] is called.
     of_socket: OnceLock<Arc<SocketLines>>,
     /// The progress of the current attempt on a WebSocket; `None` if it uses none.
     progress: Mutex<Option<Arc<LineProgress>>>,
@@ -141,7 +141,7 @@ impl TurnLink {
         let _ = self.lines.of_socket.set(Arc::clone(lines));
     }
 
-    /// The WebSockets to providers that belong to the request's socket; `None` if there are none.
+    /// The WebSockets to providers that belong to the request's socket; `None` before [`Self::use_lines`] is called.
     pub(crate) fn lines(&self) -> Option<&Arc<SocketLines>> {
         self.lines.of_socket.get()
     }

@@ -38,7 +38,7 @@ pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     edit_head(&provider.headers, &mut UpstreamHead(head));
     let query = edit_query(&provider.query, own_query);
     let target = endpoint.target.with_query(query.as_deref());
-    head.set_uri(target.or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")?);
+    head.set_uri(target.or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not valid")?);
     if let Some(place) = forward.attempts.backend() {
         head.insert_header(header::HOST, place.origin.host_header().clone())?;
     }
@@ -100,7 +100,7 @@ pub(crate) fn body(session: &Session, forward: &mut Forward, piece: &mut Option<
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
         let bytes_max = forward.request.live.config.gateway.bodies.bytes_max;
         if let Err(refusal) = body.accept_rest(rest, bytes_max) {
-            let context = "what follows the request body";
+            let context = "the bytes after the request body";
             let error = forward.refuse(refusal, ErrorType::InvalidHTTPHeader, context);
             return Err(error.into_down());
         }

@@ -213,7 +213,7 @@ impl Billing {
             tokio::select! {
                 () = &mut checkpoints => {}
                 _ = renew.tick() => self.start_renewal(),
-                // After an outage, the store is told at once which requests still run and which holds have to end.
+                // After an outage, the holds are renewed and the unconfirmed ones are ended at once.
                 moved = epochs.changed(), if watching => {
                     watching = moved.is_ok();
                     if watching {

@@ -51,7 +51,7 @@ const ROUND: Duration = Duration::from_secs(600);
 const ROUND_AGAIN: Duration = Duration::from_secs(10);
 /// Maximum number of accounts whose notices are queried at the same time.
 const AT_ONCE: usize = 8;
-/// Maximum number of accounts that are stored for a later query. The next round finds the others.
+/// Maximum number of stored accounts that were charged, and of those to be queried again later. The next round finds the others.
 const REMEMBERED_MAX: usize = 10_000;
 /// Maximum number of ids of logged notices that are stored. Beyond that, a notice may be logged twice.
 const LOGGED_MAX: usize = 10_000;

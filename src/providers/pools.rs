@@ -60,7 +60,7 @@ pub(crate) struct Pool {
 }
 
 /// The circuits of one model at a provider. Each model has its own, because a provider may be overloaded for one model only.
-/// Token counts have their own, because they may run on other servers.
+/// Token counts have a circuit of their own, because they may run on other servers.
 #[derive(Debug, Default)]
 struct ModelBreakers {
     generating: Breaker,

@@ -115,8 +115,8 @@ fn boundaries(forward: &Forward, has_come: bool) -> MessageBoundaries {
     }
 }
 
-/// Masks the credential in errors within a piece, and at the `end` also in the bytes that waited for more. An `Err` result breaks
-/// the connection, because nothing can be masked in compressed bytes.
+/// Masks the credential in errors within a piece. At the `end`, also masks it in the bytes that waited for more. An `Err` result
+/// breaks the connection, because nothing can be masked in compressed bytes.
 fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let (masking, attempts) = (&mut forward.masking, &forward.attempts);
     if !forward.meter.is_compressed() {

@@ -159,8 +159,8 @@ impl Deadlines {
         }
     }
 
-    /// Begins the deadline of an attempt. `handle` is shut down when a limit passes, including the one of `presence`, or when the
-    /// drain ends.
+    /// Begins the deadline of an attempt. `handle` is shut down when the drain ends or a limit passes. The limits include the one
+    /// of `presence`.
     pub(crate) fn begin(
         &self,
         handle: Arc<SocketHandle>,

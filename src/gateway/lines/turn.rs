@@ -402,7 +402,7 @@ impl LineTask {
         if close.end == LineEnd::Unexpected {
             tracing::error!(
                 provider = %self.provider,
-                "the provider began a response that no request asked for: the WebSocket to it was closed, and the response is not \
+                "the provider began a response without a request: the WebSocket to it was closed, and the response is not \
                  billed. Ask the provider about it"
             );
         }

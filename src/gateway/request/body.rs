@@ -1,4 +1,4 @@
-//! A request's body, which stays in memory as long as an attempt may need it, and the resources that all bodies share.
+//! A request's body, which stays in memory until no attempt can need it any more, and the resources that all bodies share.
 
 use std::sync::Arc;
 

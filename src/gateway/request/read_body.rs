@@ -214,13 +214,12 @@ pub(crate) fn refusal_of(error: &Error) -> Option<Refusal> {
 /// millisecond, as much as a few requests take without it.
 pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 
-/// Scans the body. A small body is scanned on this thread if the debt of its key is low; any other is offloaded and waits for a
-/// turn of the key. The key is charged for the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed,
-/// because it is moved often and lives as long as the request.
+/// Scans the body. A small body is scanned on this thread if the debt of its key is low. Any other body is offloaded and waits
+/// for a turn of the key. The key is charged for the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed,
+/// because it is moved often and lives until the request ends.
 ///
-/// # Errors
-/// [`Refusal::BodyInvalid`] if the body is not one strict JSON object; [`Refusal::BodyWorkLimited`] if too many large bodies of
-/// the key wait.
+/// # Errors [`Refusal::BodyInvalid`] if the body is not one strict JSON object; [`Refusal::BodyWorkLimited`] if too many large
+/// bodies of the key wait.
 pub(crate) async fn scan(
     body: &RequestBody,
     protocol: Protocol,

@@ -195,7 +195,7 @@ impl TurnSession {
             // The client has received an error, so the provider need not continue.
             true => Err(Error::explain(
                 ErrorType::ConnectionClosed,
-                "the answer cannot become frames on a socket",
+                "the answer cannot be turned into frames",
             )
             .into_up()),
             false => Ok(()),

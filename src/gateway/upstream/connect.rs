@@ -1,5 +1,5 @@
-//! Begins an attempt: waits for the pause before it, chooses its backend, edits the body for its provider, and connects. If the
-//! provider's host has addresses of both families, they are tried in the manner of RFC 8305.
+//! Begins an attempt: waits for the pause before the attempt, chooses its backend, edits the body for its provider, and connects.
+//! If the provider's host has addresses of both families, both are tried as RFC 8305 describes.
 
 #[cfg(test)]
 mod tests;
@@ -59,7 +59,7 @@ pub(crate) async fn pause(forward: &mut Forward, drain: &Drain) {
     }
 }
 
-/// Begins an attempt. Returns the peer to which the request goes.
+/// Begins an attempt. Returns the peer to which the request is sent.
 pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Result<ChosenPeer> {
     forward.attempt = Attempt::default();
     if gateway.drain.is_expired() {
@@ -211,7 +211,7 @@ impl Connector {
         let alone = tokio::time::timeout(ATTEMPT_DELAY, &mut at_first).await;
         let (connected, winner) = match alone {
             Ok(Ok(connected)) => return Ok(connected),
-            // If both families fail, the error of the preferred one is returned.
+            // If both families fail, the error of the preferred family is returned.
             Ok(Err(error)) => (TcpStream::connect(second).await.map_err(|_| error)?, second),
             Err(_) => {
                 let at_first = at_first.map(|done| done.map(|connected| (connected, first)));

@@ -48,8 +48,8 @@ pub(crate) enum AttemptEvent<'a> {
     },
     /// A success has begun: the client gets the first part of it.
     Begun {
-        /// The provider's HTTP status, or the one that corresponds to a failure that the answer reports. Circuits and credentials
-        /// are judged by it.
+        /// The provider's HTTP status, or the one that corresponds to a failure that the answer reports. It determines the effect
+        /// on circuits and credentials.
         status: u16,
     },
 }
@@ -127,7 +127,7 @@ pub(crate) fn decide<'f>(
     &forward.attempt.verdict
 }
 
-/// Does the same as [`decide`] for an answer of which the client has received nothing. An `Err` result ends the attempt.
+/// Does the same as [`decide`] for an answer that the client has not received any part of. An `Err` result ends the attempt.
 pub(crate) fn decide_after_answer(metrics: &Metrics, forward: &mut Forward, event: AttemptEvent<'_>) -> Result<()> {
     let (etype, context) = match decide(metrics, forward, false, event) {
         Verdict::Proceed => return Ok(()),

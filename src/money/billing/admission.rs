@@ -34,7 +34,7 @@ pub(crate) enum AdmissionStart<'a> {
 pub(crate) struct PendingAdmission<'a> {
     billing: &'a Billing,
     request: &'a AdmissionRequest<'a>,
-    /// When the admission began.
+    /// The time at which the admission began.
     asked: Instant,
     next: NextStoreCall,
 }

@@ -170,9 +170,9 @@ impl LocalCounts {
         self.buckets.reserve(scope, rates, tokens, RateUse::default(), now_ms)
     }
 
-    /// Returns the limit that any request exceeds now, however small. If a wait ends within [`PREDICTED_WAIT_MS_MIN`], the store
-    /// decides, because its clock may be slightly ahead of this node's. A wait for tokens is ignored, because it may not apply to
-    /// a request with fewer tokens.
+    /// Returns the denial that any request would get now. If a wait ends within [`PREDICTED_WAIT_MS_MIN`], the store decides,
+    /// because its clock may be slightly ahead of this node's. A wait for tokens is ignored, because it may not apply to a
+    /// request with fewer tokens.
     pub(super) fn predict_denial(&self, scope: LimitScope, rates: &RateLimits, now_ms: i64) -> Option<Denial> {
         if let Err(denied) = self.check_running(scope, rates) {
             return Some(denied);

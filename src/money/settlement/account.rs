@@ -269,9 +269,9 @@ fn settle(journal: &Journal, account: &str, settlement: Settlement) -> Result<()
 /// The maximum time that a process waits in [`wait_for_balances`] when it starts.
 pub(super) const BALANCES_WAIT: Duration = Duration::from_secs(10);
 
-/// Waits at most [`BALANCES_WAIT`] until the store has every step that these journals have at present. Their settlers send the
-/// steps. A store that applies steps before they are in its file may have lost the last of them. Until these are sent again, the
-/// store's balances are slightly out of date.
+/// Waits at most [`BALANCES_WAIT`] until the store has every step that these journals have at present. The journals' settlers
+/// send the steps. A store that applies steps before they are in its file may have lost the last steps. Until those are sent
+/// again, the store's balances are slightly out of date.
 pub(crate) async fn wait_for_balances(journals: &[Arc<Journal>], store: &dyn LedgerStore) {
     if tokio::time::timeout(BALANCES_WAIT, wait_until_settled(journals, store))
         .await

@@ -235,7 +235,7 @@ impl ProviderBackends {
         }
     }
 
-    /// Records that both address families of a backend's host were tried, and that `winner` connected first.
+    /// Records that both address families of a backend's host were tried, and that `winner` was the first to connect.
     pub(crate) fn on_family_answered(&self, place: &ProviderBackend, winner: SocketAddr, now: Instant) {
         if winner == place.address {
             self.turned.lock().remove(&place.address);

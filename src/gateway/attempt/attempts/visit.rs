@@ -13,7 +13,8 @@ use crate::{
     },
 };
 
-/// Whether an HTTP status says that no server behind the backend's front end works. Cloudflare defines the statuses from 520 on.
+/// Whether an HTTP status reports that no server works behind the backend's front end. Cloudflare defines the statuses from 520
+/// on.
 const fn is_backend_failure(status: u16) -> bool {
     matches!(status, 502..=504 | 520..=524 | 527)
 }
@@ -234,7 +235,7 @@ impl EndpointVisit {
             tracing::info!(
                 provider = %self.endpoint.provider.name,
                 model = %self.endpoint.upstream_model,
-                "the provider serves this model again: further requests for the model go there as before"
+                "the provider serves this model again: further requests for the model are sent to it as before"
             );
         }
     }
