@@ -74,7 +74,7 @@ impl CurrentConfig {
     }
 }
 
-/// One way to serve an operation of a model: an enabled provider, the provider's name for the model, and this node's state of
+/// One way to serve an operation of a model: an enabled provider, the provider's name for the model, and this node's state for
 /// both.
 #[derive(Debug)]
 pub(crate) struct Endpoint {

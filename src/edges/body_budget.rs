@@ -79,7 +79,7 @@ impl BodyBudget {
         }
     }
 
-    /// Returns an empty reservation for `holder`, which the caller grows as the body arrives.
+    /// Returns an empty reservation for `holder`. The caller lets the reservation grow as the body arrives.
     pub(crate) fn reservation(&self, holder: BodyHolder) -> BodyReservation {
         BodyReservation {
             inner: Arc::clone(&self.inner),

@@ -79,7 +79,7 @@ impl ConnectionSlots {
         })
     }
 
-    /// Closes one connection of a client to make room, if one of them can give way. Returns whether one was closed.
+    /// Closes one of the client's connections that can give way, to make room. Returns false if none can give way.
     pub(crate) fn make_way(&self, client: ClientAddress) -> bool {
         self.taken
             .lock()
@@ -137,7 +137,7 @@ impl ConnectionSlot {
         self.change(|connection| connection.requests = connection.requests.saturating_sub(1));
     }
 
-    /// Like [`ConnectionSlot::on_request`]. The request is recorded as answered when the guard is dropped.
+    /// Does the same as [`ConnectionSlot::on_request`]. The request is recorded as answered when the returned guard is dropped.
     pub(crate) fn begin_request(self: &Arc<Self>) -> RequestGuard {
         self.on_request();
         RequestGuard(Arc::clone(self))

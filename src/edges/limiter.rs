@@ -41,7 +41,7 @@ pub(crate) struct Limiter<C: Hash + Eq> {
     ahead: u128,
     clients_max: usize,
     /// For each client, the time at which its sustained rate would have allowed all its events so far. The most recent client is
-    /// first. The hash function is SipHash, because strangers choose the addresses.
+    /// first. The hash function is SipHash, because untrusted clients choose the addresses.
     clients: Mutex<ClientRates<C>>,
 }
 

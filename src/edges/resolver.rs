@@ -1,8 +1,8 @@
 //! Resolves the host names of providers to socket addresses in the background.
 //!
-//! Requests must not wait for a name server and must not depend on one: `HttpPeer::new` with a name would block until it is
-//! resolved, and panic if that fails. So a task resolves every name at the start and then every `refresh`. Requests read the last
-//! good addresses without a lock. A request to a provider with an unresolved name gets 503.
+//! Requests must not wait for a name server and must not depend on one. `HttpPeer::new` with a name would block until the name is
+//! resolved, and would panic if the lookup failed. So a task resolves every name at the start and then every `refresh`. Requests
+//! read the last good addresses without a lock. A request to a provider with an unresolved name gets 503.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -133,7 +133,8 @@ impl Resolver {
     pub(crate) fn set_hosts(&self, hosts: Vec<(String, u16)>) {
         let next = targets(hosts, &self.targets.load());
         self.targets.store(Arc::new(next));
-        // The targets are read again inside, because a lookup that ends in the meantime must not bring back a removed name.
+        // The targets are read again inside the closure, because a lookup that ends in the meantime must not bring back a removed
+        // name.
         self.table.rcu(|table| {
             let mut kept = AddressTable::clone(table);
             let targets = self.targets.load();
@@ -181,7 +182,7 @@ impl Resolver {
         }
     }
 
-    /// Resolves all names and refreshes them. Never returns; the caller drops it when the names change.
+    /// Resolves all names and refreshes them. Never returns; the caller drops the future when the names change.
     async fn keep_resolved(&self) {
         let targets = self.targets.load_full();
         let first = join_all(targets.iter().map(|target| self.resolve(target))).await;

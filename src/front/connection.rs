@@ -385,7 +385,8 @@ impl Shutdown for ClientConnection {
 
 #[async_trait]
 impl Peek for ClientConnection {
-    /// Pingora peeks for the HTTP/2 preface. The preface has arrived when a connection is passed on as HTTP/2.
+    /// Copies stored bytes into `buffer`. Pingora peeks for the HTTP/2 preface, which has arrived when a connection is passed on
+    /// as HTTP/2.
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let count = buffer.len().min(self.ahead.len());
         self.ahead.as_ref().copy_to_slice(buffer.split_at_mut(count).0);

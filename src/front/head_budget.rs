@@ -165,10 +165,9 @@ impl HeadLease {
         }
     }
 
-    /// Does the same as [`HeadLease::set_size`] for a head over HTTP/2, with the memory that its decoded fields take.
+    /// Does the same as [`HeadLease::set_size`] for a head over HTTP/2, with the memory that the head's decoded fields occupy.
     ///
-    /// # Errors
-    /// The head gives way, so its bytes must be discarded.
+    /// # Errors The head gives way, so its bytes must be discarded.
     pub(crate) fn set_http2_size(&mut self, unfinished: UnfinishedHead) -> Result<(), HeadBudgetExhausted> {
         let decoded = (unfinished.block as u64).saturating_mul(DECODED_BYTES_PER_BYTE);
         let decoded = decoded.min(self.budget.limits.head_bytes_max);
@@ -179,7 +178,7 @@ impl HeadLease {
         )
     }
 
-    /// Returns `Ready` if the head has given way. Otherwise the task is woken when the head does.
+    /// Returns `Ready` if the head has given way. Otherwise, the task is woken when the head gives way.
     pub(crate) fn poll_gave_way(&self, cx: &Context<'_>) -> Poll<HeadBudgetExhausted> {
         let Some(number) = self.number else {
             return Poll::Pending;

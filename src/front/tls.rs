@@ -108,7 +108,7 @@ pub(crate) enum NameMatch {
 }
 
 impl CertificateNames {
-    /// Reads the names of a certificate; empty if it has none, or none that can be read.
+    /// Reads the names of a certificate. The result is empty if the certificate has no readable name.
     pub(crate) fn from_certificate(certificate: &X509Certificate<'_>) -> Self {
         let mut names = Self::default();
         let found = certificate.subject_alternative_name().ok().flatten();
@@ -134,7 +134,7 @@ impl CertificateNames {
         self.dns.is_empty() && self.addresses.is_empty()
     }
 
-    /// Returns how the names match a host; `None` if they do not. `host` is a DNS name in any case, or an address without
+    /// Returns how the names match a host; `None` if no name matches. `host` is a DNS name in any case, or an address without
     /// brackets.
     pub(crate) fn covers(&self, host: &str) -> Option<NameMatch> {
         if let Ok(address) = host.parse::<IpAddr>() {
@@ -168,7 +168,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
-/// The reason why a certificate cannot be used. The error contains nothing of a private key.
+/// The reason why a certificate cannot be used. The error contains no part of a private key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CertificateError {
     /// The chain's file contains no certificate.

@@ -310,7 +310,8 @@ async fn read_body(
         let (body, fault) = match link {
             Some(link) => {
                 let metrics = Arc::clone(&gateway.reporters.metrics);
-                // Boxed: otherwise the future of every request would reserve memory for those on sockets.
+                // Boxed: otherwise the future of every request would reserve memory for this one, which only requests on sockets
+                // need.
                 Box::pin(link.read_body_in_share(limits.bodies.bytes_max, metrics, &work)).await?
             }
             None => (

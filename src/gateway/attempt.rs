@@ -115,8 +115,8 @@ impl Attempt {
         age.is_some_and(|age| age <= STALE_WITHIN)
     }
 
-    /// Ends the time limits, because the answer has ended. Returns whether a limit ended the attempt: if only the end of the
-    /// connection delimits the answer, a connection that a deadline shut down looks like a proper end.
+    /// Ends the time limits, because the answer has ended. Returns whether a limit ended the attempt. If only the end of the
+    /// connection delimits the answer, a connection that a deadline shut down would otherwise look like a proper end.
     pub(crate) fn on_end(&mut self) -> Fate {
         self.deadline.take().map_or(Fate::Running, |deadline| deadline.fate())
     }

@@ -360,8 +360,8 @@ impl ConnectionParking {
     }
 }
 
-/// Offers the client to keep the connection open for `idle` after this request, if the client wants that. An HTTP/1.0 connection
-/// is closed, because only its end delimits an answer of unknown length.
+/// Offers to keep the connection open for `idle` after this request, if the client wants that. An HTTP/1.0 connection is closed,
+/// because only its end delimits an answer of unknown length.
 pub(crate) fn offer_keepalive(session: &mut Session, idle: Duration) {
     let is_old = session.req_header().version == Version::HTTP_10;
     let is_wanted = session.get_keepalive().is_some();

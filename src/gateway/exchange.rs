@@ -31,8 +31,8 @@ pub(crate) struct Exchange {
     pub log: Box<LogEntry>,
     /// The stage that the request has reached.
     pub stage: RequestStage,
-    /// Whether the connection can carry further requests although this one has failed, because the client got a complete answer
-    /// (`client_stream::park_connection`).
+    /// Whether the connection can carry further requests although this request has failed, because the client got a complete
+    /// answer (`client_stream::park_connection`).
     pub park: bool,
     /// Counts the request as running, so that the process waits for its end.
     #[expect(dead_code, reason = "held until the request ends")]

@@ -261,7 +261,7 @@ impl Forward {
         self.ticket.sample(&self.meter, now);
     }
 
-    /// Decides that the client has left, if it disconnected before the answer was complete.
+    /// If the client disconnected before the answer was complete, decides that the request ends for that reason.
     pub(crate) fn check_client(&mut self) {
         if self.client.has_left() && !self.meter.is_complete() {
             self.decide_client_left();

@@ -70,7 +70,8 @@ impl LogEntry {
         self.record.account = Some(key.account.clone());
     }
 
-    /// Counts the losses of a translated request: the client's protocol, the provider's, and the verdict of each.
+    /// Counts the losses of a translated request. The labels of each loss are the client's protocol, the provider's protocol and
+    /// the verdict.
     pub(crate) fn count_losses(&self, losses: impl Iterator<Item = [&'static str; 3]>) {
         let family = &self.reporters.metrics.requests.translation_losses;
         for labels in losses {

@@ -168,7 +168,8 @@ impl AnswerMeter {
             .done_marker_tail()
     }
 
-    /// The framing of the body, as determined by its first bytes, or before them by the head; `None` before the head.
+    /// The framing of the body: as the head announces it, or, once they have arrived, as the first bytes of the body show it.
+    /// `None` before the head.
     pub(crate) fn framing(&self) -> Option<AnswerFraming> {
         self.observer.as_ref().map(Observer::framing)
     }

@@ -378,7 +378,7 @@ impl BillingEngine {
 /// removed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOK_EVERY_WITHOUT: Duration = Duration::from_secs(2);
-/// Maximum number of concurrent calls when the process ends, and the timeout for all of them.
+/// Maximum number of concurrent calls when the process ends. `GIVEN_BACK_WITHIN` is the timeout for all of them together.
 const AT_ONCE: usize = 16;
 const GIVEN_BACK_WITHIN: Duration = Duration::from_millis(500);
 

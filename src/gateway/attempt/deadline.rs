@@ -366,8 +366,8 @@ impl DeadlineState {
         unattended.map_or(due, |unattended| unattended.min(due))
     }
 
-    /// Returns when to check this attempt again. The first byte, the head of an error and a disconnect of the client can bring
-    /// the deadline forward. They cannot bring it to a time before the end of the limit that would begin if they happened now.
+    /// Returns when to check this attempt again. That is before the deadline if a shorter limit could begin now: the first byte,
+    /// the head of an error and a disconnect of the client each begin a limit that can pass before the present deadline.
     fn next_check(&self, now: Instant) -> Instant {
         let finish = self
             .presence

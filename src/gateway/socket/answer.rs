@@ -150,7 +150,7 @@ impl TurnAnswer {
     /// HTTP status of the answer. Does nothing before the head.
     pub(crate) fn finish(&mut self, out: &mut BytesMut) -> Option<u16> {
         let error = match &self.form {
-            // Pingora ends the session before the gateway sends an error that it has withheld.
+            // Pingora ends the session before the gateway sends an error that the gateway has withheld.
             TurnAnswerForm::Awaited | TurnAnswerForm::Over => return None,
             TurnAnswerForm::Error { status, headers, body } => SocketError::from_answer(*status, headers, body),
             TurnAnswerForm::Stream(_) => SocketError::new(BAD_ANSWER, "server_error", Break::ProviderCut.message()),

@@ -51,7 +51,8 @@ const AFTER_LAST_FRAME: Duration = Duration::from_secs(1);
 /// The HTTP status of a request whose key is not valid.
 const UNAUTHORIZED: u16 = 401;
 
-/// The bytes that Pingora replays at each attempt. They make it call the body's hook, which replaces them with the stored body.
+/// The bytes that Pingora replays at each attempt. They make Pingora call the body's hook, which replaces the bytes with the
+/// stored body.
 const REPLAYED: &[u8] = b"{}";
 
 /// Starts the requests on one socket.

@@ -225,8 +225,8 @@ fn may_send_again(forward: &Forward) -> bool {
     forward.attempt.fate() != Fate::Expired && forward.can_resend()
 }
 
-/// Handles a provider that did not answer in time or closed the connection. Returns whether another provider is tried. The
-/// setting `[retry] after_timeout` allows that, because the first provider may have served the request and may bill it.
+/// Handles a provider that did not answer in time or closed the connection. Returns whether another provider is tried. That
+/// requires the setting `[retry] after_timeout`, because the first provider may have served the request and may bill it.
 fn try_next_provider(forward: &mut Forward) -> bool {
     let may = forward.request.live.config.retry.after_timeout && forward.can_resend();
     forward.attempts.on_no_answer(may, dice(), clock::instant())

@@ -69,7 +69,7 @@ pub(crate) struct RequestProgress {
 pub(crate) struct NextSample {
     /// The condition is met when the text has this number of tokens, by the estimate, because the cost then approaches the hold.
     text: u64,
-    /// The condition is met when the number of non-text events differs from this one, and `not_before` has passed.
+    /// The condition is met when the number of non-text events differs from this number, and `not_before` has passed.
     reports: u64,
     not_before: Instant,
     /// The condition is met at this time, because a checkpoint is due.

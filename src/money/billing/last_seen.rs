@@ -241,7 +241,8 @@ fn remaining(
     Some(left.min(of_key).min(of_account))
 }
 
-/// Returns the entry of `name`, which is created if it is missing; `None` if the table is full of entries with running requests.
+/// Returns the entry of `name`, and creates the entry if it is missing. Returns `None` if the table is full of entries with
+/// running requests.
 fn entry_or_new<'a, K: Clone + Eq + Hash, V>(
     all: &'a mut QuickMap<K, V>,
     max: usize,
