@@ -111,7 +111,8 @@ pub(crate) struct Route {
     pub prices: Arc<PricedRoute>,
 }
 
-/// The routes to all models of one configuration, by each model's public name. They are prepared when the configuration is loaded.
+/// The routes to all models of one configuration, by each model's public name. They are prepared when the configuration is
+/// loaded.
 #[derive(Debug)]
 pub(crate) struct Routes(QuickMap<String, Vec<(Operation, Arc<Route>)>>);
 

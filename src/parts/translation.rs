@@ -160,8 +160,8 @@ impl PairAnswer {
         self.0.push(bytes, out);
     }
 
-    /// Ends the provider's body, and appends the client's last bytes to `out`: the end of a complete answer with this usage, or an
-    /// in-band error. Returns whether the provider has completed the answer or has reported its failure in a stream.
+    /// Ends the provider's body, and appends the client's last bytes to `out`: the end of a complete answer with this usage, or
+    /// an in-band error. Returns whether the provider has completed the answer or has reported its failure in a stream.
     pub fn end(&mut self, usage: &Usage, out: &mut String) -> bool {
         self.0.on_end(out);
         match self.0.fault() {

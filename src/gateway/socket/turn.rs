@@ -194,11 +194,9 @@ impl TurnSession {
         }
         match self.answer.is_unusable() {
             // The client has received an error, so the provider need not continue.
-            true => Err(Error::explain(
-                ErrorType::ConnectionClosed,
-                "the answer cannot be turned into frames",
-            )
-            .into_up()),
+            true => {
+                Err(Error::explain(ErrorType::ConnectionClosed, "the answer cannot be turned into frames").into_up())
+            }
             false => Ok(()),
         }
     }
