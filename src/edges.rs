@@ -58,7 +58,8 @@ impl ProviderSwitches {
 
     /// Turns a provider on or off, effective for the next request. Returns whether the state has changed.
     ///
-    /// # Errors The file cannot be written. In that case, nothing has changed.
+    /// # Errors
+    /// The file cannot be written. In that case, nothing has changed.
     pub(crate) fn set(&self, provider: &str, on: bool) -> io::Result<bool> {
         let _writing = self.writing.lock();
         let mut off = BTreeSet::clone(&self.off.load());

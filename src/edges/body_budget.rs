@@ -141,7 +141,8 @@ pub(crate) struct BodyReservation {
 impl BodyReservation {
     /// Reserves `more` additional bytes. Never waits.
     ///
-    /// # Errors Returns the limit that leaves no room for the bytes. In that case, nothing is reserved.
+    /// # Errors
+    /// Returns the limit that leaves no room for the bytes. In that case, nothing is reserved.
     pub(crate) fn grow(&mut self, more: u64) -> Result<(), NoRoom> {
         if more == 0 {
             return Ok(());

@@ -90,7 +90,8 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
 
     /// Returns the client's time, as in the field `clients`, if the client may cause another event now.
     ///
-    /// # Errors The time until another event is allowed.
+    /// # Errors
+    /// The time until another event is allowed.
     fn allowed(&self, clients: &mut ClientRates<C>, client: C, now: u128) -> Result<u128, Duration> {
         let until = client_time(clients, &client, now);
         match (until - now).saturating_sub(self.ahead) {

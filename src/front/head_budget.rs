@@ -167,7 +167,8 @@ impl HeadLease {
 
     /// Does the same as [`HeadLease::set_size`] for a head over HTTP/2, with the memory that the head's decoded fields occupy.
     ///
-    /// # Errors The head gives way, so its bytes must be discarded.
+    /// # Errors
+    /// The head gives way, so its bytes must be discarded.
     pub(crate) fn set_http2_size(&mut self, unfinished: UnfinishedHead) -> Result<(), HeadBudgetExhausted> {
         let decoded = (unfinished.block as u64).saturating_mul(DECODED_BYTES_PER_BYTE);
         let decoded = decoded.min(self.budget.limits.head_bytes_max);

@@ -38,7 +38,8 @@ pub(crate) struct Caller {
 impl Caller {
     /// Checks that the key is not revoked, replaced or expired.
     ///
-    /// # Errors Returns the refusal of a revoked, replaced or expired key.
+    /// # Errors
+    /// Returns the refusal of a revoked, replaced or expired key.
     pub(crate) fn check(&self, now_unix: i64) -> Result<(), Refusal> {
         Ok(self.key.check(&self.digest, now_unix)?)
     }

@@ -79,7 +79,8 @@ impl Exchange {
 
     /// Returns the admitted request.
     ///
-    /// # Errors The request is in another stage. The order of Pingora's hooks rules this out.
+    /// # Errors
+    /// The request is in another stage. The order of Pingora's hooks rules this out.
     pub(crate) fn forward(&mut self) -> Result<&mut Forward> {
         match &mut self.stage {
             RequestStage::Forwarding(forward) => Ok(forward),

@@ -196,7 +196,8 @@ impl TurnLink {
     /// Does the same as [`Self::read_body`], but charges the work to the key, as for the scan of a body. The copies of a large
     /// conversation are made on a thread that carries no requests.
     ///
-    /// # Errors The errors of [`Self::read_body`]; [`Refusal::BodyWorkLimited`] if too many large bodies of the key wait.
+    /// # Errors
+    /// The errors of [`Self::read_body`]; [`Refusal::BodyWorkLimited`] if too many large bodies of the key wait.
     pub(crate) async fn read_body_in_share(
         self: Arc<Self>,
         bytes_max: usize,
@@ -226,7 +227,8 @@ impl TurnLink {
     /// Turns the message into the body of the POST that the client would have sent instead, of at most `bytes_max` bytes. If the
     /// message cannot be turned into a body, returns it unchanged together with the reason; the scan still checks it.
     ///
-    /// # Errors The refusal of the message, because it was too large or no memory was left for it.
+    /// # Errors
+    /// The refusal of the message, because it was too large or no memory was left for it.
     pub(crate) fn read_body(
         &self,
         bytes_max: usize,

@@ -382,7 +382,8 @@ impl Webhook {
 
     /// Checks that a secret can be used for signing.
     ///
-    /// # Errors Says what is wrong with the secret, without repeating it.
+    /// # Errors
+    /// Says what is wrong with the secret, without repeating it.
     pub(crate) fn check(secret: &Secret) -> Result<(), String> {
         WebhookSigner::new(secret).map(drop)
     }

@@ -40,7 +40,8 @@ pub struct Decoding {
 impl Decoding {
     /// Starts to decode a stream. The decoder returns at most `bytes_max` decoded bytes.
     ///
-    /// # Errors Fails if the decoder's state cannot be allocated.
+    /// # Errors
+    /// Fails if the decoder's state cannot be allocated.
     pub fn new(coding: Coding, following: Following, bytes_max: usize) -> Result<Self, DecodingError> {
         Ok(Self {
             coding,

@@ -84,7 +84,8 @@ impl OwnUsage {
 
     /// Counts a request in the rate limit of its address, whatever key it presents.
     ///
-    /// # Errors The address has sent too many requests.
+    /// # Errors
+    /// The address has sent too many requests.
     pub(crate) fn admit(&self, asker: ClientAddress, now: Instant) -> Result<(), Refusal> {
         let admitted = self.limiter.try_acquire(asker, now);
         admitted.map_err(|wait: Duration| Refusal::OwnUsageLimited { wait })
@@ -164,7 +165,8 @@ fn rows(query: Option<&str>) -> Result<usize, Refusal> {
 
 /// Reads the last query parameter with this name. Returns `default` if the query has none.
 ///
-/// # Errors The value is not a number within `of`.
+/// # Errors
+/// The value is not a number within `of`.
 fn number<N: FromStr + PartialOrd + fmt::Display>(
     query: Option<&str>,
     name: &str,

@@ -195,7 +195,8 @@ impl KeyWork {
 
     /// Waits until it is the key's turn for this body, in the order of arrival, and until the key's debt allows further work.
     ///
-    /// # Errors [`Refusal::BodyWorkLimited`], if too many bodies of the key wait, or if the wait takes or would take too long.
+    /// # Errors
+    /// [`Refusal::BodyWorkLimited`], if too many bodies of the key wait, or if the wait takes or would take too long.
     pub(crate) async fn acquire_turn(&self) -> Result<WorkTurn, Refusal> {
         let due = clock::instant() + self.shared.wait_max;
         let (place, turns) = self.enqueue().ok_or(Refusal::BodyWorkLimited)?;

@@ -218,8 +218,9 @@ pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 /// for a turn of the key. The key is charged for the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed,
 /// because it is moved often and lives until the request ends.
 ///
-/// # Errors [`Refusal::BodyInvalid`] if the body is not one strict JSON object; [`Refusal::BodyWorkLimited`] if too many large
-/// bodies of the key wait.
+/// # Errors
+/// [`Refusal::BodyInvalid`] if the body is not one strict JSON object; [`Refusal::BodyWorkLimited`] if too many large bodies of
+/// the key wait.
 pub(crate) async fn scan(
     body: &RequestBody,
     protocol: Protocol,

@@ -75,7 +75,8 @@ pub(crate) fn tightened<'t>(translation: &'t Translation, headers: &HeaderMap) -
 impl RequestTranslation {
     /// Translates a client's body for an endpoint. Also returns the provider's body.
     ///
-    /// # Errors Returns the refusal of a body that cannot be translated without losing content or state.
+    /// # Errors
+    /// Returns the refusal of a body that cannot be translated without losing content or state.
     pub(crate) fn translate(
         endpoint: &Endpoint,
         (maker, translation): (ReasoningMaker, &Translation),
@@ -288,7 +289,8 @@ impl AnswerTranslation {
     /// Replaces a piece of the provider's body by the client's bytes. `usage` is the billed usage of an answer that has all that
     /// the client needs; `None` before.
     ///
-    /// # Errors Returns the fault of an answer that cannot be ended properly for the client.
+    /// # Errors
+    /// Returns the fault of an answer that cannot be ended properly for the client.
     pub(crate) fn pass(
         &mut self,
         piece: &mut Option<Bytes>,

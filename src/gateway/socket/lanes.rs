@@ -110,7 +110,8 @@ impl SocketLanes {
 
     /// Accepts a request. Returns the request if it has to be started at once; `None` if it waits.
     ///
-    /// # Errors Returns the request if it can neither be started nor wait.
+    /// # Errors
+    /// Returns the request if it can neither be started nor wait.
     pub(crate) fn offer(&mut self, turn: ReadyTurn) -> Result<Option<ReadyTurn>, Box<ReadyTurn>> {
         let is_waiting = self.waiting.iter().any(|other| other.lane == turn.lane);
         if !is_waiting && self.has_place(turn.lane) {

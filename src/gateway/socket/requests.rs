@@ -224,7 +224,8 @@ impl Socket {
 /// Reads the members of a message. The work is charged to the key, as for the scan of a body. Large messages are read on a thread
 /// that carries no requests.
 ///
-/// # Errors [`Refusal::BodyWorkLimited`] if too many large bodies and messages of the key wait.
+/// # Errors
+/// [`Refusal::BodyWorkLimited`] if too many large bodies and messages of the key wait.
 async fn read_frame(host: &TurnHost, text: Bytes) -> Result<ClientFrame, Refusal> {
     let work = host.gateway.limits.bodies.work(host.handshake.digest);
     match text.len() {

@@ -229,7 +229,8 @@ impl SocketStream {
 
     /// Writes the waiting bytes, as fast as the client reads them.
     ///
-    /// # Errors The connection is broken, or the client reads too slowly.
+    /// # Errors
+    /// The connection is broken, or the client reads too slowly.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_write(cx)).await
     }

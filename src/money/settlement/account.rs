@@ -205,7 +205,8 @@ async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, SmolStr)>) {
 
 /// Settles each request with the consumption that the journal has for it. Must be called once, before anything is admitted.
 ///
-/// # Errors The journal is full. The next start finds the requests that are not settled yet.
+/// # Errors
+/// The journal is full. The next start finds the requests that are not settled yet.
 pub(super) fn settle_left_over(
     journal: &Journal,
     unsettled: Vec<(AdmittedRequest, Option<Checkpoint>)>,
@@ -223,7 +224,8 @@ pub(super) fn settle_left_over(
 /// again. If the store cannot be reached, it may have charged the request, so the request is not charged either. A lost step is
 /// reported when it is skipped.
 ///
-/// # Errors As for [`settle_left_over`].
+/// # Errors
+/// As for [`settle_left_over`].
 pub(super) async fn settle_possibly_settled(
     journal: &Journal,
     store: &dyn LedgerStore,
