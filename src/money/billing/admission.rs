@@ -1,5 +1,5 @@
 //! Admission: a request gets a bill, a position in a queue, or a refusal. If the key's record may be outdated, it is read again
-//! once. Otherwise, a limit that has just been raised on another node could be reported as reached.
+//! once. Otherwise, a limit that has just been raised on any node could be reported as reached.
 
 use std::{
     sync::Arc,
