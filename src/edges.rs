@@ -18,8 +18,8 @@ use std::{
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-/// The set of providers that an operator has switched off at run time. Each node stores it in a small file, so that they are still
-/// off after a restart.
+/// The providers that an operator has switched off at run time. Each node stores the set in a small file, so a restart does not
+/// change it.
 #[derive(Debug)]
 pub(crate) struct ProviderSwitches {
     off: ArcSwap<BTreeSet<String>>,
@@ -56,10 +56,10 @@ impl ProviderSwitches {
         self.off.load().contains(provider)
     }
 
-    /// Turns a provider on or off, effective for the next request. Returns whether this changed anything.
+    /// Turns a provider on or off, effective for the next request. Returns whether the state has changed.
     ///
     /// # Errors
-    /// The file cannot be written. Then nothing has changed.
+    /// The file cannot be written. In that case, nothing has changed.
     pub(crate) fn set(&self, provider: &str, on: bool) -> io::Result<bool> {
         let _writing = self.writing.lock();
         let mut off = BTreeSet::clone(&self.off.load());
@@ -69,7 +69,7 @@ impl ProviderSwitches {
             off.insert(provider.to_owned())
         };
         if changed {
-            // The new file is renamed into place, so that after a crash either the old or the new one is there completely.
+            // The new file is renamed into place, so a crash leaves either the complete old file or the complete new one.
             let partial = self.path.with_extension("partial");
             std::fs::write(&partial, serde_json::to_vec(&off)?)?;
             std::fs::rename(&partial, &self.path)?;

@@ -56,11 +56,12 @@ use crate::{
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
 
-/// The bytes of a head that the gateway's own limit does not count (`gateway/request/head.rs`): method, version and line ends.
+/// The maximum number of bytes of a head that the gateway's own limit does not count (`gateway/request/head.rs`): method, version
+/// and line ends.
 const UNCOUNTED_BYTES: usize = 64;
 
-/// The time after the beginning of the shutdown during which an accepted connection can still bring its first request, which its
-/// client is about to send. A connection that has carried a request may be closed at any time.
+/// The time, from the beginning of the shutdown, in which the client of an accepted connection can still send its first request.
+/// A connection that has carried a request may be closed at any time.
 pub(crate) const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(3);
 
 /// The application to which a listening service passes its connections.
@@ -248,8 +249,8 @@ impl<H: Handler> Front<H> {
 
 #[async_trait]
 impl<H: Handler> ServerApp for Front<H> {
-    /// Serves the connection in a task of its own, because Pingora's task keeps 8 KiB for the state of a TLS handshake as long as
-    /// it runs.
+    /// Serves the connection in its own task, because Pingora's task occupies 8 KiB for the state of a TLS handshake until it
+    /// ends.
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let visit = self.handler.on_connection();
         let (front, shutdown) = (Arc::clone(self), shutdown.clone());
@@ -386,7 +387,8 @@ fn peer(stream: &Stream) -> Option<IpAddr> {
     Some(digest.peer_addr()?.as_inet()?.ip())
 }
 
-/// Reads a header of the PROXY protocol and no byte after it. Returns the client's address; `None` if the header has none.
+/// Reads a header of the PROXY protocol without reading any byte after it. Returns the client's address; `None` if the header has
+/// none.
 async fn read_announced_client(stream: &mut Stream) -> io::Result<Option<SocketAddr>> {
     let mut header = Vec::new();
     loop {

@@ -268,7 +268,7 @@ pub(crate) struct GatewayConnection {
 /// The gateway as the [`Handler`] of the connections that the front accepts.
 pub(crate) struct GatewayHandler {
     proxy: Arc<HttpProxy<Gateway>>,
-    /// The gateway that the proxy runs, for the sockets.
+    /// The gateway that `proxy` runs. WebSockets use it directly.
     gateway: Gateway,
     lines: Arc<LineHost>,
 }
@@ -389,7 +389,7 @@ mod front_tests {
         size_of::<F>()
     }
 
-    /// Each open connection has it, also one that waits for its next request.
+    /// Every open connection occupies this memory, even while it waits for its next request.
     #[test]
     fn what_a_connection_carries_is_small() {
         type Visit = <GatewayHandler as Handler>::Visit;

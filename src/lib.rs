@@ -45,7 +45,7 @@
 )]
 
 // ARCHITECTURE.md has the reading order of the modules and their allowed dependencies. All modules are private, so that the
-// compiler finds unused code. Public are only the items of the table above and those of `parts`.
+// compiler finds unused code. Only the items of the table above and those of `parts` are public.
 mod admin;
 mod api;
 mod cli;

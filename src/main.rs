@@ -21,8 +21,8 @@ fn main() -> ExitCode {
     let command = match weir::parse(std::env::args_os()) {
         Ok(command) => command,
         Err(error) => {
-            // The parser also returns the texts of `--help` and `--version` as errors. They go to standard output and are not
-            // failures.
+            // The parser also returns the output of `--help` and `--version` as an error. It is printed to standard output and is
+            // not a failure.
             let _ = error.print();
             return if error.use_stderr() {
                 ExitCode::from(USAGE)

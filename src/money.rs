@@ -1,4 +1,4 @@
-//! Everything about money: admission and bills of requests, settlement with the store, operators' changes of accounts, and
+//! Everything about money: admission and bills of requests, settlement with the store, operators' changes to accounts, and
 //! notices to operators.
 
 pub(crate) mod account_changes;

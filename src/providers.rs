@@ -58,7 +58,7 @@ impl ConfigSnapshot {
 pub(crate) struct CurrentConfig(ArcSwap<ConfigSnapshot>);
 
 impl CurrentConfig {
-    /// Creates the holder with the first snapshot.
+    /// Creates the current configuration with its first snapshot.
     pub(crate) fn new(live: ConfigSnapshot) -> Self {
         Self(ArcSwap::from_pointee(live))
     }
@@ -68,13 +68,13 @@ impl CurrentConfig {
         self.0.load_full()
     }
 
-    /// Replaces the current snapshot. Running requests keep the one that they began with.
+    /// Replaces the current snapshot. Running requests keep the snapshot with which they began.
     pub(crate) fn set(&self, live: ConfigSnapshot) {
         self.0.store(Arc::new(live));
     }
 }
 
-/// One way to serve an operation of a model: an enabled provider, the provider's name for the model, and this node's state of
+/// One way to serve an operation of a model: an enabled provider, the provider's name for the model, and this node's state for
 /// both.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
@@ -111,7 +111,8 @@ pub(crate) struct Route {
     pub prices: Arc<PricedRoute>,
 }
 
-/// The routes to all models of one configuration, by each model's public name. They are prepared when the configuration is loaded.
+/// The routes to all models of one configuration, by each model's public name. They are prepared when the configuration is
+/// loaded.
 #[derive(Debug)]
 pub(crate) struct Routes(QuickMap<String, Vec<(Operation, Arc<Route>)>>);
 
@@ -205,7 +206,8 @@ impl Routes {
                 let serving = model.endpoints_for(operation);
                 let endpoints = serving.filter_map(|serving| Endpoint::prepare(pools, model, operation, serving));
                 let mut endpoints: Vec<_> = endpoints.collect();
-                // The sort is stable: the operator's order decides within both kinds.
+                // The sort is stable, so the operator's order decides among translated endpoints and among those that are not
+                // translated.
                 endpoints.sort_by_key(|endpoint| endpoint.translation.is_some());
                 Some((operation, Route::new(model, endpoints)?))
             };

@@ -29,11 +29,11 @@ pub(crate) struct BodyLimits {
 pub(crate) struct BodyHolder {
     /// The digest of the API key.
     pub(crate) key: [u8; 32],
-    /// The client's address; `None` if many clients share the address, so that no limit per address applies.
+    /// The client's address. `None` if many clients share the address; then no limit per address applies.
     pub(crate) address: Option<ClientAddress>,
 }
 
-/// Which limit leaves no room for more bytes. The limit of the process is checked first.
+/// The limit that leaves no room for more bytes. The limit of the process is checked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
     /// The limit for the whole process.
@@ -56,14 +56,14 @@ struct BudgetState {
     held: Mutex<HeldBytes>,
 }
 
-/// Numbers of reserved bytes by holder. The hash function is fast, because there are several lookups for each request, and it is
-/// randomly seeded like the standard one.
+/// The number of reserved bytes of each holder. The hash function is a fast one, because each request needs several lookups. It
+/// is seeded randomly, like the standard one.
 type BytesByHolder<K> = HashMap<K, u64, ahash::RandomState>;
 
 #[derive(Debug, Default)]
 struct HeldBytes {
     all: u64,
-    /// Reserved bytes by API key. Like `by_address`, it contains only holders of at least one byte.
+    /// Reserved bytes by API key. As in `by_address`, a holder without reserved bytes has no entry.
     by_key: BytesByHolder<[u8; 32]>,
     by_address: BytesByHolder<ClientAddress>,
 }
@@ -79,7 +79,7 @@ impl BodyBudget {
         }
     }
 
-    /// Returns an empty reservation for `holder`, which the caller grows as the body arrives.
+    /// Returns an empty reservation for `holder`. The caller lets the reservation grow as the body arrives.
     pub(crate) fn reservation(&self, holder: BodyHolder) -> BodyReservation {
         BodyReservation {
             inner: Arc::clone(&self.inner),
@@ -142,13 +142,13 @@ impl BodyReservation {
     /// Reserves `more` additional bytes. Never waits.
     ///
     /// # Errors
-    /// The limit that leaves no room for them. Then nothing is reserved.
+    /// Returns the limit that leaves no room for the bytes. In that case, nothing is reserved.
     pub(crate) fn grow(&mut self, more: u64) -> Result<(), NoRoom> {
         if more == 0 {
             return Ok(());
         }
         self.inner.held.lock().reserve(&self.inner.limits, &self.holder, more)?;
-        // This cannot overflow: the sum is part of the shared count, which is at most `bytes_max`.
+        // This cannot overflow, because the sum is at most the shared count, which is at most `bytes_max`.
         self.bytes = self.bytes.saturating_add(more);
         Ok(())
     }

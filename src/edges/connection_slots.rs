@@ -1,8 +1,8 @@
 //! A listener's slots for connections. When all are taken, an idle connection is closed to make room for a new one.
 //!
-//! This keeps a listener reachable without waiting for the timeouts of idle connections. The connection that is closed is the one
-//! that has been without a complete request for the longest time. If all have a complete request, it is the one whose client has
-//! not read its answer for the longest time. A connection whose request weir is processing is never closed.
+//! This keeps a listener reachable without waiting for the timeouts of idle connections. The listener closes the connection that
+//! has been without a complete request for the longest time. If all connections have a complete request, it closes the one whose
+//! client has not read its answer for the longest time. A connection whose request weir is processing is never closed.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -31,7 +31,7 @@ struct SlotConnection {
     client: Option<ClientAddress>,
     /// Number of complete requests on this connection that are not answered yet.
     requests: usize,
-    /// Whether the client does not read the bytes that are written to it.
+    /// Whether bytes wait to be written because the client does not read.
     is_untaken: bool,
     /// The value of `moment` at this connection's last change.
     since: u64,
@@ -79,7 +79,7 @@ impl ConnectionSlots {
         })
     }
 
-    /// Closes one connection of a client to make room, if one of them can give way. Returns whether one was closed.
+    /// Closes one of the client's connections that can give way, to make room. Returns false if none can give way.
     pub(crate) fn make_way(&self, client: ClientAddress) -> bool {
         self.taken
             .lock()
@@ -106,7 +106,8 @@ impl TakenSlots {
         self.moment
     }
 
-    /// Closes the connection that matches `of`, can give way, and has been waiting for longest. Returns whether there was one.
+    /// Closes one of the connections that match `of` and can give way: the one that has waited longest. Returns false if there is
+    /// none.
     fn close_first(&mut self, of: impl Fn(&SlotConnection) -> bool) -> bool {
         let waiting = self.connections.iter();
         let waiting = waiting.filter(|(_, one)| of(one) && (one.requests == 0 || one.is_untaken));
@@ -136,18 +137,18 @@ impl ConnectionSlot {
         self.change(|connection| connection.requests = connection.requests.saturating_sub(1));
     }
 
-    /// Like [`ConnectionSlot::on_request`]. The request is recorded as answered when the guard is dropped.
+    /// Does the same as [`ConnectionSlot::on_request`]. The request is recorded as answered when the returned guard is dropped.
     pub(crate) fn begin_request(self: &Arc<Self>) -> RequestGuard {
         self.on_request();
         RequestGuard(Arc::clone(self))
     }
 
-    /// Sets whether the client does not read the bytes that are written to it.
+    /// Sets whether bytes wait to be written because the client does not read.
     pub(crate) fn set_untaken(&self, untaken: bool) {
         self.change(|connection| connection.is_untaken = untaken);
     }
 
-    /// Waits until this connection has given way to another one, and so must be closed.
+    /// Waits until this connection has given way to another one and must therefore be closed.
     pub(crate) fn given_way(&self) -> impl Future<Output = ()> + Send + use<> {
         let gives_way = Arc::clone(&self.gives_way);
         async move { gives_way.notified().await }
@@ -208,7 +209,7 @@ mod tests {
         let slots = ConnectionSlots::new(3);
         let [first, second, third] = std::array::from_fn(|_| slots.acquire().expect("a slot"));
         second.on_request();
-        // It was asked something, so it waits for less long than the third.
+        // The first connection has had a request, so it has been idle for less time than the third.
         first.on_request();
         first.on_answered();
         let _fourth = slots.acquire().expect("the third's");
@@ -233,7 +234,7 @@ mod tests {
         last.on_request();
         assert!(is_gone(&slow) && !is_gone(&busy) && !is_gone(&next));
         assert!(slots.acquire().is_none());
-        // Who goes on taking its answer keeps its slot.
+        // A connection keeps its slot if its client reads again.
         busy.set_untaken(true);
         busy.set_untaken(false);
         assert!(slots.acquire().is_none());
@@ -251,7 +252,7 @@ mod tests {
         busy.on_request();
         assert!(slots.make_way(client(2)) && is_gone(&own));
         assert!(!slots.make_way(client(2)) && !is_gone(&busy) && !is_gone(&theirs));
-        // Over HTTP/2 a connection has several.
+        // An HTTP/2 connection can have several requests.
         let busy = Arc::new(busy);
         let second = busy.begin_request();
         busy.on_answered();
@@ -261,8 +262,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the connections do, there are never more than the maximum, connections with a request stay, and a new one
-        /// gets a slot whenever a connection waits for its client.
+        /// Whatever the connections do: there are never more of them than the maximum, connections with a request stay, and a new
+        /// connection gets a slot whenever another one waits for its client.
         #[test]
         fn who_is_at_work_stays_and_who_waits_gives_way(steps in prop::collection::vec((0_u8..6, 0_usize..8), 0..200)) {
             const MAX: usize = 5;

@@ -24,7 +24,7 @@ const SWEPT_MAX: usize = 2;
 pub(crate) struct RateAllowance {
     /// Maximum sustained rate of a client's events, per minute; at least 1.
     pub per_minute: u32,
-    /// Maximum number of events of an idle client at once; at least 1.
+    /// Maximum number of events that an idle client can cause at once; at least 1.
     pub burst: u32,
     /// Maximum number of clients for which the rate is tracked; at least 1.
     pub clients_max: usize,
@@ -36,11 +36,12 @@ pub(crate) struct RateAllowance {
 pub(crate) struct Limiter<C: Hash + Eq> {
     start: Instant,
     per_minute: u128,
-    /// How far a client may be ahead of its sustained rate, in the unit of all times here (nanoseconds times `per_minute`).
+    /// The maximum time by which a client may be ahead of its sustained rate, in the unit of all times here (nanoseconds times
+    /// `per_minute`).
     ahead: u128,
     clients_max: usize,
     /// For each client, the time at which its sustained rate would have allowed all its events so far. The most recent client is
-    /// first. The hash function is SipHash, because strangers choose the addresses.
+    /// first. The hash function is SipHash, because untrusted clients choose the addresses.
     clients: Mutex<ClientRates<C>>,
 }
 
@@ -87,7 +88,10 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
         self.insert(&mut clients, client, until, now);
     }
 
-    /// Returns the client's time, as in the field `clients`, if another event of the client is allowed now.
+    /// Returns the client's time, as in the field `clients`, if the client may cause another event now.
+    ///
+    /// # Errors
+    /// The time until another event is allowed.
     fn allowed(&self, clients: &mut ClientRates<C>, client: C, now: u128) -> Result<u128, Duration> {
         let until = client_time(clients, &client, now);
         match (until - now).saturating_sub(self.ahead) {

@@ -1,8 +1,8 @@
 //! Resolves the host names of providers to socket addresses in the background.
 //!
-//! Requests must not wait for a name server and must not depend on one: `HttpPeer::new` with a name would block until it is
-//! resolved, and panic if that fails. So a task resolves every name at the start and then every `refresh`. Requests read the last
-//! good addresses without a lock. A request to a provider with an unresolved name gets 503.
+//! Requests must not wait for a name server and must not depend on one. `HttpPeer::new` with a name would block until the name is
+//! resolved, and would panic if the lookup failed. So a task resolves every name at the start and then every `refresh`. Requests
+//! read the last good addresses without a lock. A request to a provider with an unresolved name gets 503.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -59,16 +59,16 @@ pub(crate) struct Resolver {
     moved: watch::Sender<()>,
 }
 
-/// The addresses by host, then by port. Nearly every host has only one port, so the ports are a list, not a second map. Lookups
-/// need no owned key.
+/// The addresses by host, then by port. The ports of a host are a list and not a second map, because nearly every host has only
+/// one port. Lookups need no owned key.
 type AddressTable = HashMap<String, Vec<(u16, AddressFamilies)>>;
 
 /// The addresses of one name and port, by family (IPv4 and IPv6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AddressFamilies {
     /// The addresses of the family that the system lists first. The system sorts addresses by reachability (RFC 6724), so this
-    /// family works, and the other one may not work: on an IPv4-only machine, every second connection would fail if both were
-    /// used.
+    /// family works, while the other one may not. If both were used on a machine with IPv4 only, every second connection would
+    /// fail.
     preferred: Arc<[SocketAddr]>,
     /// The addresses of the other family, which are used if a preferred address does not answer.
     other: Arc<[SocketAddr]>,
@@ -118,8 +118,9 @@ impl Resolver {
             .map(|(_, found)| Arc::clone(&found.preferred))
     }
 
-    /// Returns the address to try when `address`, one of [`Resolver::addresses`], does not answer: an address of the same name in
-    /// the other family, or `None` if there is none. As far as possible, different addresses get different results. Never waits.
+    /// Returns an address to try when `address`, one of [`Resolver::addresses`], does not answer: an address of the same name in
+    /// the other family, or `None` if that family has no address. As far as possible, different addresses get different results.
+    /// Never waits.
     pub(crate) fn other_family(&self, host: &str, port: u16, address: SocketAddr) -> Option<SocketAddr> {
         let table = self.table.load();
         let (_, found) = table.get(host)?.iter().find(|(known, _)| *known == port)?;
@@ -127,12 +128,13 @@ impl Resolver {
         found.other.get(at.checked_rem(found.other.len())?).copied()
     }
 
-    /// Replaces the set of names at a reload. Known addresses of names that remain are kept, and those of removed names are
-    /// dropped at once. The running task resolves the new names.
+    /// Replaces the set of names at a reload. Names that remain keep their known addresses, and removed names lose theirs at
+    /// once. The running task resolves the new names.
     pub(crate) fn set_hosts(&self, hosts: Vec<(String, u16)>) {
         let next = targets(hosts, &self.targets.load());
         self.targets.store(Arc::new(next));
-        // The targets are read again inside, because a lookup that ends in the meantime must not bring back a removed name.
+        // The targets are read again inside the closure, because a lookup that ends in the meantime must not bring back a removed
+        // name.
         self.table.rcu(|table| {
             let mut kept = AddressTable::clone(table);
             let targets = self.targets.load();
@@ -180,7 +182,7 @@ impl Resolver {
         }
     }
 
-    /// Resolves all names and refreshes them. Never returns; the caller drops it when the names change.
+    /// Resolves all names and refreshes them. Never returns; the caller drops the future when the names change.
     async fn keep_resolved(&self) {
         let targets = self.targets.load_full();
         let first = join_all(targets.iter().map(|target| self.resolve(target))).await;

@@ -23,7 +23,8 @@ use rustls::{
 };
 use tokio::time::timeout;
 
-/// How long an idle connection stays open: shorter than on most servers, so that a server rarely closes it first.
+/// The time for which an idle connection stays open. It is shorter than on most servers, so a server rarely closes the connection
+/// first.
 const IDLE_FOR: Duration = Duration::from_secs(4);
 
 /// The body of a request, which can be streamed.
@@ -42,7 +43,8 @@ pub(crate) struct WebLimits {
     pub idle_max: usize,
 }
 
-/// Why a request failed. The messages do not contain the URL, except for messages about its name lookup or certificate.
+/// The reason why a request failed. A message does not contain the URL, except for a message about the URL's name lookup or
+/// certificate.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WebError {
     /// The address is not an HTTP URL.
@@ -164,7 +166,7 @@ impl WebClient {
 }
 
 /// Returns the message of the innermost cause of `error`, because the outer errors only say in which layer it occurred. The
-/// boolean is whether one of the causes is a timeout.
+/// boolean says whether one of the causes is a timeout.
 fn innermost(error: &(dyn Error + 'static)) -> (String, bool) {
     let (mut inner, mut is_late) = (error, false);
     loop {
@@ -177,10 +179,10 @@ fn innermost(error: &(dyn Error + 'static)) -> (String, bool) {
     }
 }
 
-/// Why there are no CA certificates to trust.
+/// The reason why there are no CA certificates to trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RootsError {
-    /// The file has no certificate in PEM format, or one that cannot be used.
+    /// The file has no certificate in PEM format, or one of its certificates cannot be used.
     #[error("the file contains no valid CA certificate in PEM format")]
     NoAuthority,
     /// The platform has no CA certificates.

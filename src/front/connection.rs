@@ -1,8 +1,8 @@
 //! A client's connection between the socket and Pingora's parsers.
 //!
-//! The connection stores bytes that arrive too early, so it always finds the beginning of the next head. A request can be read
-//! only to its own end. The bytes after it wait until it is answered. The front also closes the connection of a client that does
-//! not read its answer.
+//! A request can be read only to its own end. The connection stores the bytes after that end until the request is answered,
+//! because they are the beginning of the next head. The front also closes the connection of a client that does not read its
+//! answer.
 
 #[cfg(test)]
 mod tests;
@@ -179,7 +179,7 @@ impl ClientConnection {
         self.unread = ReadAllowance::Everything(Http2HeadTracker::default());
     }
 
-    /// Begins a WebSocket. Returns the bytes that have arrived behind its handshake; the further ones are read with
+    /// Begins a WebSocket. Returns the bytes that have arrived after the handshake. Later bytes are read with
     /// [`Self::poll_socket`].
     pub(crate) fn begin_socket(&mut self) -> BytesMut {
         self.head.release();
@@ -385,7 +385,8 @@ impl Shutdown for ClientConnection {
 
 #[async_trait]
 impl Peek for ClientConnection {
-    /// Pingora peeks for the HTTP/2 preface. The preface has arrived when a connection is passed on as HTTP/2.
+    /// Copies stored bytes into `buffer`. Pingora peeks for the HTTP/2 preface, which has arrived when a connection is passed on
+    /// as HTTP/2.
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let count = buffer.len().min(self.ahead.len());
         self.ahead.as_ref().copy_to_slice(buffer.split_at_mut(count).0);

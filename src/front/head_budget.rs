@@ -1,9 +1,10 @@
-//! The budget for the memory of unfinished heads. Of a request with an unfinished head, only the client's address is known.
+//! The budget for the memory of unfinished heads. While a head is unfinished, nothing but the client's address is known about its
+//! request.
 //!
 //! A head of up to [`SMALL_HEAD_BYTES`] is always read and not counted, because the number of connections is limited anyway.
 //! Larger heads count in the total and for their address. When a limit is exceeded, the largest head gives way; among equally
-//! large heads, the oldest does. So a client that occupies much memory for long loses it, and a client that sends its head at
-//! once has finished before.
+//! large heads, the oldest does. So a head that occupies much memory for a long time gives way, while a head that is sent at once
+//! is complete before its turn comes.
 
 use std::{
     cmp::Reverse,
@@ -22,8 +23,8 @@ mod tests;
 /// The maximum size in bytes of a head that is always read and not counted.
 pub(crate) const SMALL_HEAD_BYTES: usize = 4096;
 
-/// The maximum memory per received byte of an HTTP/2 head, which is decoded before its end: a field of one byte (RFC 7541 section
-/// 6.1) becomes an entry of a table.
+/// The maximum number of bytes of memory per received byte of an HTTP/2 head. A head is decoded while it arrives, and a field of
+/// one byte (RFC 7541 section 6.1) becomes an entry of a table.
 const DECODED_BYTES_PER_BYTE: u64 = 112;
 
 /// The memory budget for the unfinished request heads of all connections. Clones share it.
@@ -33,12 +34,13 @@ pub(crate) struct HeadBudget {
     held: Arc<Mutex<HeadTable>>,
 }
 
-/// The rank by which heads give way: by size, and among equally large heads by age. The head with the highest rank goes first.
+/// The order in which heads give way: by size, and among equally large heads by age. The head with the highest rank gives way
+/// first.
 type Rank = (u64, Reverse<u64>);
 
 #[derive(Debug, Default)]
 struct HeadTable {
-    /// The number that the most recent head got.
+    /// The number of the most recently counted head.
     next: u64,
     heads: HashMap<u64, CountedHead, ahash::RandomState>,
     all: RankedHeads,
@@ -163,7 +165,7 @@ impl HeadLease {
         }
     }
 
-    /// Does the same as [`HeadLease::set_size`] for a head over HTTP/2, with the memory that its decoded fields take.
+    /// Does the same as [`HeadLease::set_size`] for a head over HTTP/2, with the memory that the head's decoded fields occupy.
     ///
     /// # Errors
     /// The head gives way, so its bytes must be discarded.
@@ -177,7 +179,7 @@ impl HeadLease {
         )
     }
 
-    /// Returns `Ready` if the head has given way. Otherwise the task is woken when the head does.
+    /// Returns `Ready` if the head has given way. Otherwise, the task is woken when the head gives way.
     pub(crate) fn poll_gave_way(&self, cx: &Context<'_>) -> Poll<HeadBudgetExhausted> {
         let Some(number) = self.number else {
             return Poll::Pending;

@@ -47,7 +47,7 @@ pub(crate) enum ExpectedProtocol {
 /// The limits on the arrival of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivalLimits {
-    /// The maximum silence before the first byte.
+    /// The maximum time without a byte before the request begins.
     pub silence: Duration,
     /// The maximum time from the first byte to the end of the head.
     pub head: Duration,
@@ -121,8 +121,8 @@ async fn arrive(
     whole.unwrap_or(Err(CloseReason::HeadLate))
 }
 
-/// Returns the result of `reading`; `None` if it takes longer than `wait`. The timer is set only if `reading` has to wait. To
-/// postpone the timer costs little.
+/// Returns the result of `reading`; `None` if it takes longer than `wait`. The timer is set only if `reading` has to wait, and
+/// postponing it is cheap.
 async fn within<T>(mut timer: Pin<&mut Sleep>, wait: Duration, reading: impl Future<Output = T>) -> Option<T> {
     let mut reading = pin!(reading);
     let mut is_set = false;
@@ -188,8 +188,8 @@ fn prefix(bytes: &[u8]) -> &[u8] {
 /// the client might lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Sends the refusal that corresponds to `reason` to an HTTP/1.1 client before its connection is closed. Its form is that of the
-/// requested path's protocol. Sends nothing if no refusal corresponds to `reason`.
+/// Sends the refusal that corresponds to `reason` to an HTTP/1.1 client before its connection is closed. The protocol of the
+/// requested path determines the form of the refusal. Sends nothing if no refusal corresponds to `reason`.
 pub(super) async fn send_refusal(connection: &mut ClientConnection, reason: CloseReason) {
     let refusal = match reason {
         CloseReason::Head(HeadFault::TooLarge) => Refusal::HeadersTooLarge,
@@ -257,7 +257,7 @@ fn requested_path(bytes: &[u8]) -> &str {
     std::str::from_utf8(path).unwrap_or_default()
 }
 
-/// Creates a request id, in the form of those of `gateway/exchange.rs`.
+/// Creates a request id of the same form as in `gateway/exchange.rs`.
 fn request_id() -> String {
     let random = rand::rng()
         .sample_iter(rand::distr::Alphanumeric)

@@ -25,7 +25,7 @@ pub(crate) struct ConnectionPermits {
 #[derive(Debug, Default)]
 struct ConnectionCounts {
     all: usize,
-    /// The number of connections of each client that has one, so never more entries than `all`.
+    /// The number of connections of each client that has at least one, so there are at most `all` entries.
     by_client: HashMap<ClientAddress, usize>,
 }
 
@@ -180,14 +180,14 @@ mod tests {
         let busy = claim("192.0.2.1").expect("a place");
         busy.slot().expect("one that may give way").on_request();
         let mut own: Vec<ConnectionPermit> = (0..10).map(|_| claim("192.0.2.1").expect("its own one's")).collect();
-        // As when those are closed that have given way.
+        // Dropping the permits has the same effect as closing the connections that have given way.
         own.drain(..9);
         let others = [claim("192.0.2.2"), claim("192.0.2.2"), claim("192.0.2.3")];
         assert!(others.iter().all(Option::is_some));
         own.iter().chain(others.iter().flatten()).for_each(|place| {
             place.slot().expect("one that may give way").on_request();
         });
-        // The last one of 192.0.2.1 has given way to the third of the others.
+        // The last connection of 192.0.2.1 has given way to the third of the others.
         assert!(places.acquire().is_none(), "all that are left are at work");
         drop((own, others, busy));
         let taken = places.lock();

@@ -101,14 +101,14 @@ pub(crate) struct CertificateNames {
 /// The way in which a certificate matches a name. The better match is the greater value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NameMatch {
-    /// The certificate has `*.` in place of the name's first label.
+    /// The certificate has a wildcard (`*.`) instead of the name's first label.
     Wildcard,
     /// The certificate contains the name itself.
     Exact,
 }
 
 impl CertificateNames {
-    /// Reads the names of a certificate; empty if it has none, or none that can be read.
+    /// Reads the names of a certificate. The result is empty if the certificate has no readable name.
     pub(crate) fn from_certificate(certificate: &X509Certificate<'_>) -> Self {
         let mut names = Self::default();
         let found = certificate.subject_alternative_name().ok().flatten();
@@ -134,7 +134,7 @@ impl CertificateNames {
         self.dns.is_empty() && self.addresses.is_empty()
     }
 
-    /// Returns how the names match a host; `None` if they do not. `host` is a DNS name in any case, or an address without
+    /// Returns how the names match a host; `None` if no name matches. `host` is a DNS name in any case, or an address without
     /// brackets.
     pub(crate) fn covers(&self, host: &str) -> Option<NameMatch> {
         if let Ok(address) = host.parse::<IpAddr>() {
@@ -168,11 +168,11 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
-/// The reason why a certificate cannot be used. The error contains nothing of a private key.
+/// The reason why a certificate cannot be used. The error contains no part of a private key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CertificateError {
     /// The chain's file contains no certificate.
-    #[error("the chain holds no PEM certificate")]
+    #[error("the chain contains no certificate in PEM format")]
     NoCertificate,
     /// A certificate of the chain is not X.509 in DER. The number is its position, counted from 1.
     #[error("certificate {0} of the chain is damaged")]
@@ -181,13 +181,15 @@ pub(crate) enum CertificateError {
     #[error("the certificate's subjectAltName names no host, and clients check only that: use one with a host")]
     NoName,
     /// The key's file contains no private key, or an encrypted one.
-    #[error("the key's file holds no private key: give an unencrypted one as PEM (PKCS #8, PKCS #1 or SEC 1)")]
+    #[error(
+        "the file of the key contains no private key: use an unencrypted one in PEM format (PKCS #8, PKCS #1 or SEC 1)"
+    )]
     NoKey,
     /// The private key belongs to another certificate.
     #[error("the key is not that of the first certificate of the chain")]
     OtherKey,
     /// The private key's kind or size is not supported.
-    #[error("the key cannot be used: give RSA of 2048 to 8192 bits, ECDSA P-256 or P-384, or Ed25519")]
+    #[error("the key cannot be used: use RSA of 2048 to 8192 bits, ECDSA P-256 or P-384, or Ed25519")]
     UnusableKey,
 }
 
@@ -202,7 +204,8 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Reads a chain, leaf first, and the leaf's private key, both in PEM. Ignores anything else in the files.
+    /// Reads a certificate chain, with the leaf first, and the leaf's private key, both in PEM. Ignores all other content of the
+    /// files.
     pub(crate) fn read(chain: &[u8], key: &[u8], crypto: &CryptoProvider) -> Result<Self, CertificateError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
             .enumerate()

@@ -27,12 +27,12 @@ const BODY_END: &[u8] = b"\r\n";
 pub(super) enum ReadAllowance {
     /// All bytes, because the connection uses HTTP/2. The value tracks the heads in its frames.
     Everything(Http2HeadTracker),
-    /// This many more bytes of the request's body.
+    /// The given number of further bytes of the request's body.
     Length(u64),
     /// The content of a chunked body.
     Chunked(ChunkedContent),
-    /// The unread part of a chunked body's end. The content has arrived, so the body is complete for its reader. Its trailers are
-    /// discarded later.
+    /// The rest of a chunked body whose content has been read: the unread part (`end`) of the body's end, and the trailers, which
+    /// are discarded.
     Trailers {
         end: &'static [u8],
         fields: ChunkedTrailers,
@@ -52,8 +52,8 @@ impl From<RequestFraming> for ReadAllowance {
 }
 
 impl ReadAllowance {
-    /// Consumes bytes that have arrived. Returns how many of them belong to the request and may be read; the others come after
-    /// it.
+    /// Consumes bytes that have arrived. Returns the number of bytes that belong to the request and may be read. The remaining
+    /// bytes come after the request.
     pub(super) fn consume(&mut self, bytes: &[u8]) -> Result<usize, ChunkFault> {
         match self {
             Self::Everything(frames) => {
@@ -96,7 +96,7 @@ impl ReadAllowance {
         now
     }
 
-    /// Consumes the trailers of a body whose end has been read. Returns how many of the bytes belong to the trailers.
+    /// Consumes the trailers of a body whose end has been read. Returns the number of bytes that belong to the trailers.
     pub(super) fn consume_trailers(&mut self, bytes: &[u8]) -> Result<usize, ChunkFault> {
         let Self::Trailers { end: [], fields } = self else {
             return Ok(0);

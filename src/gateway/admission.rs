@@ -46,7 +46,7 @@ use crate::{
     providers::{ConfigSnapshot, Route},
 };
 
-/// Who answers an admitted request.
+/// The party that answers an admitted request.
 pub(crate) enum AdmissionOutcome {
     /// A provider answers it.
     Forward(Box<Forward>),
@@ -148,8 +148,8 @@ struct RoutedRequest {
     route: Arc<Route>,
 }
 
-/// Reads a request's body and finds the route to the requested model. A request that can be refused before its body is read is
-/// refused then.
+/// Reads a request's body and finds the route to the requested model. If the request can be refused without its body, the body is
+/// not read.
 async fn read_request(
     gateway: &Gateway,
     session: &mut Session,
@@ -162,7 +162,7 @@ async fn read_request(
     let (live, record) = (&exchange.live, &mut exchange.log.record);
     let (catalogue, switches) = (&live.catalogue, &gateway.switches);
     let mut by_path = None;
-    // A request whose path names the model can be refused for that model before the body is read.
+    // If the path names the model, the request can be refused because of that model before the body is read.
     if let Some(asked) = &path_model {
         let model = request::find_model(catalogue, operation, asked)?;
         record.model_asked = Some(asked.as_str().into());
@@ -263,10 +263,10 @@ fn usage_estimator(
     basis
 }
 
-/// Finds the model of a request that billing has already refused, because the form of the refusal depends on the model's provider. Reads
-/// the body, but only if all of these are true: some provider has its own form of errors, the path does not name the
-/// model, the body is not heavy, and the client does not wait for `100 Continue`. An invalid body does not change the refusal. Returns
-/// the body's length in bytes and, if the catalogue has the model, its name; `None` if no valid body was read.
+/// Finds the model of a request that billing has already refused, because the form of the refusal depends on the model's
+/// provider. Reads the body, but only if all of these are true: some provider has its own form of errors, the path does not name
+/// the model, the body is not heavy, and the client does not wait for `100 Continue`. An invalid body does not change the
+/// refusal. Returns the body's length in bytes and, if the catalogue has the model, its name; `None` if no valid body was read.
 async fn find_model(
     gateway: &Gateway,
     session: &mut Session,
@@ -310,7 +310,8 @@ async fn read_body(
         let (body, fault) = match link {
             Some(link) => {
                 let metrics = Arc::clone(&gateway.reporters.metrics);
-                // Boxed: otherwise the future of every request would reserve memory for those on sockets.
+                // Boxed: otherwise the future of every request would reserve memory for this one, which only requests on sockets
+                // need.
                 Box::pin(link.read_body_in_share(limits.bodies.bytes_max, metrics, &work)).await?
             }
             None => (

@@ -32,8 +32,8 @@ use crate::{
 pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     forward.attempt.on_byte(clock::instant());
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        // Pingora takes this status for a final one and would relay bytes of an unknown protocol. weir never requests a switch of
-        // protocols, so such an answer is unusable.
+        // Pingora regards this status as final and would relay bytes of an unknown protocol. weir never requests a switch of
+        // protocols, so the answer is unusable.
         return Err(forward.refuse_answer());
     }
     if head.status.is_informational() {
@@ -41,8 +41,8 @@ pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut Respon
         return Ok(());
     }
     forward.attempt.on_head();
-    // Called before the answer is judged: if the client has disconnected, the request ends for that reason, and not with a
-    // failure of the provider.
+    // Called before the answer is judged: if the client has disconnected, the request ends for that reason and not because of the
+    // provider.
     forward.check_client();
     let status = head.status.as_u16();
     if forward.provider().error_rules.needs_body(status) {
@@ -126,7 +126,7 @@ pub(crate) fn shape(
         // The declared length may become wrong, because the body may be edited, reshaped, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
     }
-    // Pingora sets the version of a head that arrives over HTTP/2, but Pingora gets an interim head in place of this one.
+    // Pingora sets the version of a head that arrives over HTTP/2, but Pingora gets an interim head instead of this one.
     head.set_version(Version::HTTP_11);
     let is_delimited = |name: &HeaderName| head.headers.contains_key(name);
     if !is_delimited(&header::CONTENT_LENGTH) && !is_delimited(&header::TRANSFER_ENCODING) {
@@ -154,7 +154,7 @@ pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: A
         && answer.is_whole()
         && gate.head.is_waiting()
     {
-        // The complete answer has been read, so it is known what the client does not get of it.
+        // The complete answer has been read, so the parts of it that the client does not get are known.
         gate.head
             .edit(|head| fields::set_translation(Some(answer.header()), head))?;
     }

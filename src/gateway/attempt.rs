@@ -14,7 +14,7 @@ use crate::{
 /// trips and the delay of a busy machine.
 pub(crate) const STALE_WITHIN: Duration = Duration::from_secs(1);
 
-/// The state of the current attempt. Each attempt has its own. [`attempts::AttemptPlan`] decides where an attempt goes.
+/// The state of the current attempt. Each attempt has its own. [`attempts::AttemptPlan`] chooses the endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Attempt {
     stage: AttemptStage,
@@ -28,15 +28,15 @@ pub(crate) struct Attempt {
     pub verdict: Verdict,
 }
 
-/// The decision about what follows an attempt. `upstream::verdict` and the hooks make it.
+/// The decision about what follows an attempt. It is made by `upstream::verdict` and the hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// No other attempt: the answer continues, or the request ends as the attempt did.
+    /// No other attempt follows: the answer continues, or the request ends as the attempt did.
     #[default]
     Proceed,
     /// Another attempt follows.
     Retry,
-    /// The client gets this refusal in place of an answer.
+    /// The client gets this refusal instead of an answer.
     Refuse(Refusal),
 }
 
@@ -64,7 +64,7 @@ impl Attempt {
         self.stage != AttemptStage::Connecting
     }
 
-    /// Returns how many bytes at the start of the next body piece are a replay. Later calls return 0.
+    /// Returns the number of bytes at the start of the next body piece that are a replay. Later calls return 0.
     pub(crate) fn take_replay_bytes(&mut self) -> usize {
         std::mem::take(&mut self.replay_bytes)
     }
@@ -108,15 +108,15 @@ impl Attempt {
         self.deadline.as_ref().map_or(Fate::Running, Deadline::fate)
     }
 
-    /// Whether the attempt is so young that a closed connection counts as stale. After more time the provider may have served the
-    /// request and may bill it.
+    /// Whether the attempt is so young that a closed connection counts as stale. Later, the provider may have served the request
+    /// and may bill it.
     pub(crate) fn is_prompt(&self, now: Instant) -> bool {
         let age = self.deadline.as_ref().map(|deadline| deadline.age(now));
         age.is_some_and(|age| age <= STALE_WITHIN)
     }
 
-    /// Ends the time limits, because the answer has ended. Returns whether a limit ended the attempt: if only the end of the
-    /// connection delimits the answer, a connection that a deadline shut down looks like a proper end.
+    /// Ends the time limits, because the answer has ended. Returns whether a limit ended the attempt. If only the end of the
+    /// connection delimits the answer, a connection that a deadline shut down would otherwise look like a proper end.
     pub(crate) fn on_end(&mut self) -> Fate {
         self.deadline.take().map_or(Fate::Running, |deadline| deadline.fate())
     }

@@ -25,12 +25,13 @@ use crate::{
 /// The authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// The digest of the key's current or previous secret; never that of an access token that represents the key.
+    /// The digest of the key's current or previous secret. If the client presents an access token, this is still the digest of
+    /// the key's secret.
     pub digest: KeyDigest,
     /// The key's record, as this node had it at authentication.
     pub key: Arc<KeyRecord>,
-    /// The presented secret: the key in clear, or the access token that represents it. It is needed to keep the secret from
-    /// providers.
+    /// The presented secret: the key in clear, or the access token that represents the key. It is stored so that weir can keep it
+    /// from providers.
     pub presented: ServiceKey,
 }
 
@@ -38,7 +39,7 @@ impl Caller {
     /// Checks that the key is not revoked, replaced or expired.
     ///
     /// # Errors
-    /// Returns the refusal of such a key.
+    /// Returns the refusal of a revoked, replaced or expired key.
     pub(crate) fn check(&self, now_unix: i64) -> Result<(), Refusal> {
         Ok(self.key.check(&self.digest, now_unix)?)
     }
@@ -54,7 +55,7 @@ impl Caller {
         }
     }
 
-    /// Returns the caller's key in the form that billing takes.
+    /// Returns the caller's key in the form that billing expects.
     pub(crate) fn key_for_billing(&self) -> FoundKey<'_> {
         FoundKey {
             digest: &self.digest,

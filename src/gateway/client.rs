@@ -102,7 +102,7 @@ impl Client {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
-    /// Records the end of the request. `whole` says whether the answer was read to its end.
+    /// Records the end of the request. `whole` says whether the complete answer was read.
     pub(crate) fn close(&self, whole: bool) {
         if let Some(presence) = &self.presence {
             presence.close(whole);
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// Records the state that is not recorded yet, when the exchange ends before the answer was read to its end.
+    /// Records the state that is not recorded yet. Called when the exchange ends before the complete answer was read.
     pub(crate) fn record_rest(&mut self, sessions: &StateRegistry, attempts: &AttemptPlan, meter: &AnswerMeter) {
         if let Some(mut recorder) = self.recorder.take() {
             recorder.record(sessions, attempts, meter);

@@ -42,14 +42,14 @@ pub(crate) struct ClientH2 {
     /// Tracks whether the client is connected; `None` if the request ends with its client.
     presence: Option<Arc<Presence>>,
     gate: Arc<WriteGate>,
-    /// The declared length of the request's body in bytes; `None` without one. The body is complete with that many bytes, even if
-    /// its stream has not ended.
+    /// The declared length of the request's body in bytes; `None` if no length is declared. The body is complete once this number
+    /// of bytes has arrived, even if its stream has not ended.
     length: Option<u64>,
     /// Limits the time in which the rest of the request's body must arrive.
     sending: BodyTime,
     /// Enforces the minimum speed at which the client has to read its answer.
     write_pace: PeerPace,
-    /// The answer's head, if it was due after the client had disconnected.
+    /// The answer's head, if it was to be sent after the client had disconnected.
     discarded_head: Option<Box<ResponseHeader>>,
 }
 

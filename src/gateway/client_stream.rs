@@ -60,7 +60,7 @@ pub(crate) struct ClientStream {
     unsent: BytesMut,
     /// Whether the client has closed its sending side.
     ended: bool,
-    /// The place for this connection if its request fails but the connection can carry others.
+    /// The storage for this connection if its request fails but the connection can carry others.
     parking: Weak<ConnectionParking>,
 }
 
@@ -84,8 +84,8 @@ impl ClientStream {
         self.stream
     }
 
-    /// Returns the place where the connection is saved after a failed request; `None` once the place no longer exists, so that
-    /// nothing would take the connection out again.
+    /// Returns the storage for the connection after a failed request; `None` once the storage no longer exists, so that a stored
+    /// connection would never be taken out.
     pub(crate) fn parking(&self) -> Option<Arc<ConnectionParking>> {
         self.parking.upgrade()
     }
@@ -269,7 +269,7 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The rest of the head goes first: without it, the client would see no answer at all instead of a broken one.
+        // The rest of the head is sent first. Without it, the client would see no answer at all instead of a broken one.
         ready!(self.poll_unsent(cx))?;
         match &mut self.stream {
             Some(stream) => Pin::new(stream).poll_shutdown(cx),
@@ -330,8 +330,8 @@ impl GetSocketDigest for ClientStream {
     }
 }
 
-/// The place for a client's connection while the session of its failed request ends, and for the handshake of the socket that the
-/// connection becomes. Each connection has one.
+/// The storage for a client's connection while the session of its failed request ends, and for the handshake if the connection
+/// becomes a socket. Each connection has its own.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionParking {
     connection: Mutex<Option<Stream>>,
@@ -354,14 +354,14 @@ impl ConnectionParking {
         self.connection.lock().take()
     }
 
-    /// Takes the accepted handshake; returns `None` if the connection goes on with HTTP.
+    /// Takes the accepted handshake; returns `None` if the connection continues with HTTP.
     pub(crate) fn take_handshake(&self) -> Option<Box<SocketHandshake>> {
         self.handshake.lock().take()
     }
 }
 
-/// Offers the client to keep the connection open for `idle` after this request, if the client wants that. An HTTP/1.0 connection
-/// is closed, because only its end delimits an answer of unknown length.
+/// Offers to keep the connection open for `idle` after this request, if the client wants that. An HTTP/1.0 connection is closed,
+/// because only its end delimits an answer of unknown length.
 pub(crate) fn offer_keepalive(session: &mut Session, idle: Duration) {
     let is_old = session.req_header().version == Version::HTTP_10;
     let is_wanted = session.get_keepalive().is_some();
@@ -395,8 +395,8 @@ pub(crate) async fn park_connection(session: &mut Session) {
 }
 
 /// Lets the connection leave Pingora after this request and become a socket. Pingora's session writes no answer and returns the
-/// connection like any that can carry further requests; [`crate::gateway`] then finds the handshake. Returns false if nothing
-/// would take the connection.
+/// connection as after a request that others can follow; [`crate::gateway`] then finds the handshake. Returns false if the
+/// connection could not be taken out again.
 pub(crate) fn leave_for_socket(session: &mut Session, handshake: Box<SocketHandshake>) -> bool {
     let Some(parking) = parking_of(session) else {
         return false;

@@ -1,5 +1,5 @@
-//! Content codings (RFC 9110 section 8.4): finds out which coding a body has, and decodes a body step by step into a given
-//! buffer. [`decoding`] runs the steps in a loop.
+//! Content codings (RFC 9110 section 8.4): determines the coding of a body, and decodes a body step by step into a given buffer.
+//! [`decoding`] runs the steps in a loop.
 //!
 //! A decoder never writes more than the buffer has room for, so its caller decides how far a few bytes may expand.
 
@@ -46,7 +46,7 @@ pub(crate) enum MessageCoding {
     No,
     /// One coding, and weir decodes it.
     By(Coding),
-    /// A coding that weir does not decode, or several codings. The text is the header's value in lower case.
+    /// A coding that weir does not decode, or several codings. The string is the header's value in lower case.
     Otherwise(String),
 }
 
@@ -139,7 +139,7 @@ pub(crate) struct Decoder {
 
 enum DecoderEngine {
     Zlib(Decompress),
-    /// Deflate before the first byte has arrived, which tells zlib from bare deflate.
+    /// Deflate before the first byte has arrived. That byte distinguishes zlib from bare deflate.
     DeflateUnknown,
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd {
@@ -204,7 +204,7 @@ impl Decoder {
             return Ok(DecodeStep { read: 0, written: 0 });
         }
         if let (DecoderEngine::DeflateUnknown, Some(first)) = (&self.engine, input.first()) {
-            // In a zlib header, the low half of the first byte is 8. In bare deflate, that would be a stored block with a padding
+            // In a zlib header, the low half of the first byte is 8. In bare deflate, it would mean a stored block with a padding
             // bit set.
             self.engine = DecoderEngine::Zlib(Decompress::new(first & 0x0F == 8));
         }

@@ -19,7 +19,7 @@ pub(crate) struct Conversations {
 }
 
 impl Conversations {
-    /// Creates an empty store with the configured limits.
+    /// Creates an empty store with the limits in `config`.
     pub(crate) fn new(config: &SocketsConfig) -> Self {
         let limits = ConversationLimits {
             bytes_max: config.state_bytes_max,
@@ -36,13 +36,13 @@ impl Conversations {
         self.sockets.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Stores a conversation in place of the lane's earlier one.
+    /// Stores a conversation and replaces the lane's earlier one.
     pub(crate) fn insert(&self, at: SocketLane, owner: ConversationOwner, response_id: String, items: Bytes) {
         self.store.lock().insert(at, owner, response_id, items);
     }
 
-    /// Returns the items of a conversation of this socket by the id of its last response; `None` if it has been dropped or never
-    /// was there.
+    /// Returns the items of the conversation of this socket whose last response has this id; `None` if that conversation was
+    /// dropped or has never existed.
     pub(crate) fn find(&self, socket: u64, response_id: &str) -> Option<Bytes> {
         self.store.lock().find(socket, response_id)
     }

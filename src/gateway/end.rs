@@ -1,5 +1,5 @@
-//! The end of a failed attempt, and of every request that was forwarded: sends the client's last bytes, settles and records the
-//! request. A refusal before that is sent by [`reply::refuse`].
+//! The end of a failed attempt, and of every forwarded request: sends the client's last bytes, and settles and records the
+//! request. A request that is refused before it is forwarded is answered by [`reply::refuse`].
 
 use bytes::Bytes;
 use pingora::{Error, ErrorSource, ErrorType};
@@ -189,7 +189,7 @@ fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
     };
     forward.decide(End::Broken(why));
     LastBytes::Break(forward.failure_tail(why).map(|tail| {
-        // The buffered part of an event goes first, because the tail completes it.
+        // The buffered part of an event is sent first, because the tail completes it.
         let mut last = match forward.is_translated() {
             true => Vec::new(),
             false => forward.remaining(),
@@ -199,8 +199,8 @@ fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
     }))
 }
 
-/// Returns the bytes that the client still lacks of a complete answer after the provider's connection broke. `None` if the answer
-/// or its translation is incomplete, or if only the end of the connection delimits it.
+/// Returns the bytes of a complete answer that the client has not received, after the provider's connection broke. Returns `None`
+/// if the answer or its translation is incomplete, or if only the end of the connection delimits the answer.
 fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
     let meter = &mut forward.meter;
     let is_stream =
@@ -243,7 +243,7 @@ async fn write_last_bytes(session: &mut Session, forward: &mut Forward, last: La
     }
 }
 
-/// Writes the end of an answer. Returns false if the client's connection broke, which the client notices itself.
+/// Writes the end of an answer. Returns false if the client's connection broke; the client notices that itself.
 async fn write_end(session: &mut Session, bytes: Bytes) -> bool {
     session.write_response_body(Some(bytes), true).await.is_ok()
 }
@@ -278,8 +278,8 @@ fn is_client_disconnect(error: &Error) -> bool {
     *error.esource() == ErrorSource::Downstream && *error.etype() != ErrorType::InvalidHTTPHeader
 }
 
-/// Returns the refusal for a faulty end of the client's body, which arrived after the attempt had begun; `None` if the body is
-/// not at fault.
+/// Returns the refusal for a faulty end of the client's body that arrived after the attempt had begun; `None` if the body is not
+/// at fault.
 fn body_fault(error: &Error) -> Option<Refusal> {
     let is_clients = *error.esource() == ErrorSource::Downstream;
     is_clients.then(|| read_body::refusal_of(error)).flatten()

@@ -31,8 +31,8 @@ pub(crate) struct Exchange {
     pub log: Box<LogEntry>,
     /// The stage that the request has reached.
     pub stage: RequestStage,
-    /// Whether the connection can carry further requests although this one has failed, because the client got a complete answer
-    /// (`client_stream::park_connection`).
+    /// Whether the connection can carry further requests although this request has failed, because the client got a complete
+    /// answer (`client_stream::park_connection`).
     pub park: bool,
     /// Counts the request as running, so that the process waits for its end.
     #[expect(dead_code, reason = "held until the request ends")]
@@ -42,8 +42,8 @@ pub(crate) struct Exchange {
 /// The stages of a request.
 #[derive(Debug)]
 pub(crate) enum RequestStage {
-    /// The request is being read and checked, and must not be forwarded yet. The value holds the keys of the query until
-    /// authentication.
+    /// The request is being read and checked, and must not be forwarded yet. Until authentication, the value contains the keys in
+    /// the query.
     Arrived(QueryKeys),
     /// The request is admitted and on its way to a provider.
     Forwarding(Box<Forward>),
@@ -72,7 +72,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the request's stage and leaves [`RequestStage::Ended`] in its place, until another stage is set.
+    /// Takes the request's stage and sets it to [`RequestStage::Ended`] until another stage is set.
     pub(crate) fn take_stage(&mut self) -> RequestStage {
         std::mem::replace(&mut self.stage, RequestStage::Ended)
     }
@@ -80,7 +80,7 @@ impl Exchange {
     /// Returns the admitted request.
     ///
     /// # Errors
-    /// The request is in another stage, which the order of Pingora's hooks rules out.
+    /// The request is in another stage. The order of Pingora's hooks rules this out.
     pub(crate) fn forward(&mut self) -> Result<&mut Forward> {
         match &mut self.stage {
             RequestStage::Forwarding(forward) => Ok(forward),
@@ -92,8 +92,8 @@ impl Exchange {
 }
 
 impl Drop for Exchange {
-    /// Settles the request and closes its line in the access log, if that has not happened: a hook panicked, or the stopping
-    /// process dropped the request.
+    /// Settles the request and closes its line in the access log, unless that has been done. It has not been done if a hook
+    /// panicked, or if the stopping process dropped the request.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.log.cause = Some(log_entry::PANICKED);

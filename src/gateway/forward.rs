@@ -33,8 +33,8 @@ use crate::{
 
 /// An admitted request.
 ///
-/// With many streams, each piece of an answer has to load the fields that it touches from memory. So those fields are at the
-/// front, up to the beginning of the ticket. The other fields follow them or are boxed.
+/// With many streams, each piece of an answer has to load the fields that it uses from memory. Those fields therefore come first,
+/// up to the beginning of the ticket. The other fields follow them or are boxed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Forward {
@@ -61,7 +61,7 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
-    /// Creates a request of which nothing has been sent.
+    /// Creates a request that has not been sent yet.
     pub(crate) fn new(
         request: Request,
         attempts: AttemptPlan,
@@ -158,7 +158,7 @@ impl Forward {
             .into_up()
     }
 
-    /// Whether the current answer is a success of which the client has received nothing yet.
+    /// Whether the current answer is a success, but the client has received nothing of it yet.
     pub(crate) fn has_not_begun(&self) -> bool {
         self.unbegun.is_some() && self.client.write_gate.head.is_waiting()
     }
@@ -215,8 +215,8 @@ impl Forward {
         is_translated && self.meter.is_complete()
     }
 
-    /// Returns the bytes that the client lacks of a complete answer whose connection broke; `None` if its translation is not
-    /// complete.
+    /// Returns the bytes of a complete answer that the client has not received because the connection broke; `None` if the
+    /// answer's translation is not complete.
     pub(crate) fn rest_of_complete(&mut self) -> Option<Vec<u8>> {
         if let Outlet::Translate(answer) = &mut self.outlet {
             return answer.remaining_bytes(&self.ticket.billed_usage(&self.meter));
@@ -261,7 +261,7 @@ impl Forward {
         self.ticket.sample(&self.meter, now);
     }
 
-    /// Decides that the client has left, if it disconnected before the answer was complete.
+    /// If the client disconnected before the answer was complete, decides that the request ends for that reason.
     pub(crate) fn check_client(&mut self) {
         if self.client.has_left() && !self.meter.is_complete() {
             self.decide_client_left();
@@ -288,9 +288,9 @@ impl Forward {
         }
     }
 
-    /// Returns how the request ends: as decided, or else as observed by the meter. The row records this end at the settlement,
-    /// the access log records it at the very end. If the client disconnects after the last event of a complete answer, only the
-    /// access log says `client_gone`.
+    /// Returns how the request ends: as decided, or else as observed by the meter. The row records this end at the settlement.
+    /// The access log records it at the very end, so if the client disconnects after the last event of a complete answer, only
+    /// the access log says `client_gone`.
     pub(crate) fn end(&self) -> End {
         self.ticket.end(&self.meter)
     }
@@ -304,7 +304,7 @@ impl Forward {
         }
     }
 
-    /// Returns the translation of the request in the form of its row; `None` if it was not translated.
+    /// Returns the translation of the request for the request's row; `None` if the request was not translated.
     fn row_translation(&self) -> Option<RowTranslation> {
         let translation = self.translation()?;
         let losses = self.losses(translation);
@@ -387,18 +387,18 @@ mod tests {
 
     use super::*;
 
-    /// Bytes of a processor's cache line.
+    /// The number of bytes in a processor's cache line.
     const LINE: usize = 64;
 
     #[test]
     fn what_a_piece_of_an_answer_touches_lies_in_a_few_cache_lines_in_a_row() {
         assert_eq!(align_of::<Forward>(), LINE);
         assert_eq!(offset_of!(Forward, meter), 0);
-        // The observer's state and the counters.
+        // The meter contains the observer's state and the counters.
         assert!(size_of::<AnswerMeter>() <= 4 * LINE, "{}", size_of::<AnswerMeter>());
         let front = offset_of!(Forward, ticket) + Ticket::NEXT_LOOK_END;
         assert!(front <= 9 * LINE, "{front}");
-        // Whether it passes as it is; once it does, nothing else of these is read.
+        // The outlet's variant says whether the body passes unchanged. If it does, nothing else of these fields is read.
         assert!(size_of::<Outlet>() <= 2 * size_of::<usize>());
         assert!(
             offset_of!(Forward, client) <= 6 * LINE,

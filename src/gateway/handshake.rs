@@ -1,4 +1,4 @@
-//! The handshake of a socket (RFC 6455 section 4.2), and what the socket keeps of it.
+//! The handshake of a socket (RFC 6455 section 4.2), and the parts of it that the socket uses later.
 
 use std::fmt;
 
@@ -14,11 +14,12 @@ use crate::{
 
 /// The version of the WebSocket protocol that weir speaks.
 const VERSION: &str = "13";
-/// The beginning of the `openai-beta` value with which Codex asks for a socket. A POST has no such value.
+/// The beginning of the `openai-beta` value with which Codex requests a socket. A POST has no such value.
 const SOCKET_BETA: &str = "responses_websockets";
 
-/// Headers of the handshake that its requests do not have, in addition to those of the WebSocket protocol. `connection` stays until
-/// a request is forwarded, because it names further headers that end here. All requests would have the same `idempotency-key`.
+/// Headers of the handshake that the requests on the socket do not inherit, in addition to those of the WebSocket protocol.
+/// `idempotency-key` is one of them, because all requests would have the same one. `connection` is not: it is removed only when a
+/// request is forwarded, because it names other headers that must not be forwarded.
 static OWN_HEADERS: [HeaderName; 7] = [
     HeaderName::from_static("idempotency-key"),
     header::UPGRADE,
@@ -43,7 +44,7 @@ pub(crate) struct SocketHandshake {
     pub digest: KeyDigest,
     /// The client's address, for its share of the memory for bodies; `None` if many clients share it.
     pub address: Option<ClientAddress>,
-    /// The slot of this socket among the sockets that the key may have.
+    /// One of the sockets that the key may have open at the same time.
     pub _slot: KeySlot,
 }
 
@@ -56,7 +57,7 @@ impl fmt::Debug for SocketHandshake {
     }
 }
 
-/// Returns the value of `sec-websocket-accept` for a handshake; `None` if the request is none that weir accepts.
+/// Returns the value of `sec-websocket-accept` for a handshake; `None` if weir does not accept the request as a handshake.
 pub(crate) fn accept_value(head: &RequestHeader) -> Option<String> {
     let headers = &head.headers;
     let has_body = headers.contains_key(header::TRANSFER_ENCODING)
@@ -77,7 +78,7 @@ pub(crate) fn accept_value(head: &RequestHeader) -> Option<String> {
     (version == VERSION).then(|| accept_key(key))?
 }
 
-/// Returns the value of a header that the request has exactly once.
+/// Returns the value of a header; `None` unless the request has it exactly once.
 fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_handshake_has_the_version_the_key_and_no_body() {
-        // The key and its answer are those of RFC 6455 section 1.3.
+        // The key and the expected value are the example of RFC 6455 section 1.3.
         let accepted = accept_value(&handshake(|_| ()));
         assert_eq!(accepted.as_deref(), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
         for (name, value) in [

@@ -83,7 +83,7 @@ impl HeldHead {
         self.held.lock().as_ref().map(|held| held.due)
     }
 
-    /// Removes the head, so that it is not sent. Returns `None` if the head has been sent or no head is held.
+    /// Takes the head, so that it is not sent. Returns `None` if the head has been sent or no head is held.
     pub(crate) fn take(&self) -> Option<Box<ResponseHeader>> {
         if !self.is_waiting() {
             return None;

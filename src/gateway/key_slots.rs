@@ -1,11 +1,11 @@
-//! Counts what each key occupies at one time, such as concurrent token counts or open sockets.
+//! Limits the number of concurrent token counts and of open sockets of each key.
 
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// Counts the concurrent requests of each key, for one kind of request. A key has an entry only while one of its requests runs,
-/// so the number of running requests bounds the memory. Clones share the counts.
+/// Counts the slots that each key uses, for one kind of request or for sockets. A key has an entry only while one of its slots is
+/// in use, so the number of used slots bounds the memory. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeySlots {
     taken: Arc<Mutex<HashMap<Arc<str>, usize>>>,
@@ -37,7 +37,7 @@ impl KeySlots {
         })
     }
 
-    /// The number of keys of which a slot is in use.
+    /// The number of keys with at least one slot in use.
     #[cfg(test)]
     pub(crate) fn keys(&self) -> usize {
         self.taken.lock().len()

@@ -1,6 +1,6 @@
-//! WebSockets from weir to providers, which are called lines here. Each belongs to one socket of a client, carries one request at
-//! a time, and is never used for another client's socket. To Pingora, a request on a line looks like a POST on a new connection
-//! to the provider ([`pipe`]), so attempts, time limits and billing are the same.
+//! WebSockets from weir to providers, here called lines. Each line belongs to one socket of a client, carries one request at a
+//! time, and is never used for another client's socket. To Pingora, a request on a line looks like a POST on a new connection to
+//! the provider ([`pipe`]), so attempts, time limits and billing work as for a POST.
 
 mod pipe;
 mod stream;
@@ -62,28 +62,28 @@ impl LineHost {
     }
 }
 
-/// A request for the line that has made the response before it.
+/// The form of a request that continues a response of the same line. Only the line that carried the response can carry this form.
 #[derive(Debug)]
 pub(crate) struct LineContinuation {
-    /// The id of that response.
+    /// The id of the response that the request continues.
     pub parent: String,
-    /// The frame that names that response, and has only what is new of the input.
+    /// The frame, which contains the id of the continued response and only the new part of the input.
     pub frame: CreateFrame,
 }
 
-/// A request that is to go over a line.
+/// A request to be sent over a line.
 pub(crate) struct LineRequest {
     /// The peer to which a POST would go, limited to HTTP/1.1.
     pub peer: HttpPeer,
     pub place: LinePlace,
     /// The provider's name.
     pub provider: String,
-    /// The request line and the headers of the handshake, without its key. A line is used only for requests with the same ones,
-    /// which name the provider's endpoint and the credential.
+    /// The request line and the headers of the handshake, without its key. They contain the provider's endpoint and the
+    /// credential, so a line carries only requests for which they are the same.
     pub head: Bytes,
     /// The frame with the complete input.
     pub frame: CreateFrame,
-    /// The request as a continuation; `None` if it continues no response from the memory of its client's socket.
+    /// The request as a continuation; `None` unless the request continues a response that is stored for its client's socket.
     pub continuation: Option<LineContinuation>,
     /// The length of the POST's body in bytes.
     pub body_bytes: usize,
@@ -94,7 +94,7 @@ pub(crate) struct LineRequest {
     pub times: LineTimes,
 }
 
-/// How a request reaches its provider.
+/// The way in which a request reaches its provider.
 pub(crate) enum LineAccess {
     /// Over a line. Pingora sends the request on this stream.
     Carried(ConnectionStream, Arc<LineProgress>),
@@ -106,7 +106,8 @@ pub(crate) enum LineAccess {
     Post,
 }
 
-/// A line as the client's socket has it. Without this value, the line ends when it is free.
+/// An open line in the list of its client's socket. When the last clone is dropped, the line ends as soon as it carries no
+/// request.
 #[derive(Clone)]
 struct OpenLine {
     place: LinePlace,
@@ -116,18 +117,19 @@ struct OpenLine {
     lane: u8,
     state: Arc<LineState>,
     turns: mpsc::Sender<LineTurn>,
-    /// The handle of the connection, which ends with the line.
+    /// The handle of the line's connection. It can no longer be upgraded when the line has ended.
     handle: Weak<SocketHandle>,
 }
 
 impl OpenLine {
-    /// Returns the request as a continuation, if this line has made the response that it continues, and no response since.
+    /// Returns the request as a continuation; `None` unless the line's most recent response is the one that the request
+    /// continues.
     fn continuation<'r>(&self, request: &'r LineRequest) -> Option<&'r LineContinuation> {
         let continuation = request.continuation.as_ref()?;
         self.state.has_response(&continuation.parent).then_some(continuation)
     }
 
-    /// Whether the line goes where the request has to go.
+    /// Whether the line has the endpoint and the credential that the request needs.
     fn fits(&self, request: &LineRequest) -> bool {
         self.place == request.place && self.head == request.head
     }
@@ -142,19 +144,19 @@ struct LineSet {
     is_closed: bool,
 }
 
-/// The line for a request.
+/// The result of choosing a line for a request.
 enum ChosenLine {
     /// A free line, which is now reserved.
     Free(OpenLine),
     /// A new line.
     New,
-    /// None: all lines are in use.
+    /// No line, because all lines are in use or the client's socket has ended.
     None,
 }
 
 impl LineSet {
-    /// Chooses the line for a request. The line that has made the response that the request continues comes first, then the one
-    /// that the request's lane used, then a new one, then any free one.
+    /// Chooses the line for a request, in this order: the line with the response that the request continues, the line that the
+    /// request's lane used, a new line, any free line.
     fn choose(&mut self, request: &LineRequest) -> ChosenLine {
         if self.is_closed {
             return ChosenLine::None;
@@ -184,7 +186,7 @@ impl LineSet {
         Some(line.clone())
     }
 
-    /// Gives up a free line that goes elsewhere. Returns whether there was one.
+    /// Gives up a free line to another endpoint or with another credential. Returns false if there is none.
     fn drop_other(&mut self, request: &LineRequest) -> bool {
         let found = self
             .lines
@@ -238,7 +240,7 @@ impl Drop for LineOpening<'_> {
 }
 
 impl SocketLines {
-    /// Creates the lines of a new socket, of which none is open.
+    /// Creates the set of lines for a new socket. No line is open yet.
     pub(crate) fn new(host: Arc<LineHost>) -> Arc<Self> {
         Arc::new(Self {
             host,
@@ -246,24 +248,25 @@ impl SocketLines {
         })
     }
 
-    /// Whether a request with a body of `bytes` bytes can go to this place over a line.
+    /// Whether a request with a body of `bytes` bytes can be sent to `place` over a line.
     pub(crate) fn admits(&self, place: &LinePlace, bytes: usize) -> bool {
         self.host.refusals.admits(place, bytes, clock::instant())
     }
 
-    /// Closes the lines, each once it is free, because the client's socket has ended.
+    /// Closes each line as soon as it carries no request, because the client's socket has ended.
     pub(crate) fn close(&self) {
         let mut set = self.set.lock();
         set.is_closed = true;
         set.lines.clear();
     }
 
-    /// Finds a line for the request, or opens one, and puts the request on it. It is sent when Pingora has written it.
+    /// Finds or opens a line for the request, and passes the request to it. The line sends the request when Pingora has written
+    /// it.
     pub(crate) async fn carry(&self, request: &LineRequest) -> LineAccess {
         loop {
             let chosen = self.set.lock().choose(request);
             match chosen {
-                // Otherwise the line has just ended.
+                // If the line has just ended, another one is chosen.
                 ChosenLine::Free(line) => {
                     if let Some(access) = self.begin(&line, request) {
                         return access;
@@ -275,7 +278,7 @@ impl SocketLines {
         }
     }
 
-    /// Puts a request on a line that is reserved for it. Returns `None` if the line has ended.
+    /// Passes a request to a line that is reserved for it. Returns `None` if the line has ended.
     fn begin(&self, line: &OpenLine, request: &LineRequest) -> Option<LineAccess> {
         let handle = line.handle.upgrade()?;
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
@@ -375,10 +378,11 @@ impl SocketLines {
 /// The time for which requests go by POST after a refusal.
 const POST_FOR: Duration = Duration::from_secs(600);
 
-/// The maximum number of places that are remembered. Further ones are asked for a WebSocket by each request.
+/// The maximum number of stored places. For any other place, each request tries to open a WebSocket, even if the last attempt was
+/// refused.
 const PLACES_MAX: usize = 1024;
 
-/// A place at a provider that serves WebSockets.
+/// A provider's address and host to which requests can be sent over WebSockets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LinePlace {
     /// The address of the backend.
@@ -387,29 +391,29 @@ pub(crate) struct LinePlace {
     pub host: String,
 }
 
-/// The requests that go by POST to a place.
+/// The requests that are sent to a place by POST.
 #[derive(Clone, Copy, Debug)]
 struct PostOnly {
-    /// The length in bytes from which bodies go by POST; 0 for all bodies.
+    /// The minimum length in bytes of a body that is sent by POST; 0 if all bodies are.
     bytes_min: usize,
     until: Instant,
 }
 
-/// The places of this node that have refused a WebSocket or a message. All sockets share them.
+/// The places that have refused a WebSocket or a message of this node. All sockets share them.
 #[derive(Debug, Default)]
 pub(crate) struct LineRefusals {
     places: Mutex<HashMap<LinePlace, PostOnly>>,
 }
 
 impl LineRefusals {
-    /// Whether a request with a body of `bytes` bytes can go to a place over a WebSocket.
+    /// Whether a request with a body of `bytes` bytes can be sent to a place over a WebSocket.
     pub(crate) fn admits(&self, place: &LinePlace, bytes: usize, now: Instant) -> bool {
         let places = self.places.lock();
         let refused = places.get(place).filter(|refused| refused.until > now);
         refused.is_none_or(|refused| bytes < refused.bytes_min)
     }
 
-    /// Sends requests with bodies of at least `bytes_min` bytes to this place by POST for a while.
+    /// For the time [`POST_FOR`], makes requests with bodies of at least `bytes_min` bytes go to this place by POST.
     fn add(&self, place: &LinePlace, bytes_min: usize, now: Instant) {
         let mut places = self.places.lock();
         places.retain(|_, refused| refused.until > now);

@@ -29,13 +29,13 @@ pub(crate) struct RequestReporters {
 /// The access-log line of a request that has not ended. The code for the head, the admission and the end fills it in.
 #[derive(Debug)]
 pub(crate) struct LogEntry {
-    /// The line's contents so far. [`LogEntry::close`] adds the end and the latency.
+    /// The contents of the line so far. [`LogEntry::close`] adds the end and the latency.
     pub record: RequestRecord,
     /// When the request's head arrived.
     pub started: Instant,
     /// The endpoint of the most recent attempt; `None` before the first attempt.
     pub endpoint: Option<Arc<Endpoint>>,
-    /// The cause of a failure for the diagnostic log, from a closed set of words; `None` without a failure.
+    /// The cause of a failure for the diagnostic log, one of a fixed set of names; `None` without a failure.
     pub cause: Option<&'static str>,
     reporters: Arc<RequestReporters>,
     written: bool,
@@ -70,7 +70,8 @@ impl LogEntry {
         self.record.account = Some(key.account.clone());
     }
 
-    /// Counts the losses of a translated request: the client's protocol, the provider's, and the verdict of each.
+    /// Counts the losses of a translated request. The labels of each loss are the client's protocol, the provider's protocol and
+    /// the verdict.
     pub(crate) fn count_losses(&self, losses: impl Iterator<Item = [&'static str; 3]>) {
         let family = &self.reporters.metrics.requests.translation_losses;
         for labels in losses {
@@ -111,9 +112,9 @@ pub(crate) fn millis_between(start: Instant, end: Instant) -> u64 {
 /// The cause of a request that ended in a panic. The panic hook has logged the panic and its location.
 pub(crate) const PANICKED: &str = "panicked";
 
-/// Logs the end of a failed request in one line. The line consists of weir's own words, without any byte that a client or
-/// provider sent. Pingora's own lines are off, because they quote both and report a disconnected client as an error. `cause` is
-/// from a closed set of words.
+/// Logs the end of a failed request in one line. The line is composed by weir and contains no byte that a client or provider
+/// sent. Pingora's own lines are off, because they quote both and report a disconnected client as an error. `cause` is one of a
+/// fixed set of names.
 ///
 /// Warnings and errors are for events on which an operator must act. A provider that occasionally breaks off or times out is not
 /// such an event; `weir_requests_total` counts it. Refusals, disconnected clients and error answers of the provider are in the

@@ -23,8 +23,8 @@ enum AnnouncedCoding {
     Plain,
     /// A coding that weir decodes.
     Known,
-    /// A coding that weir does not decode. The answer may be without it, because some servers announce a coding without applying
-    /// it.
+    /// A coding that weir does not decode. The body may still be uncompressed, because some servers announce a coding without
+    /// applying it.
     Unknown,
 }
 
@@ -102,8 +102,8 @@ impl AnswerMeter {
         self.ended = true;
     }
 
-    /// Whether the answer is complete by its protocol. An error answer always is. So is an unreadable answer, because weir cannot
-    /// learn more about it.
+    /// Whether the answer is complete by its protocol. An error answer is always complete. So is an unreadable answer, because
+    /// weir cannot learn more about it.
     pub(crate) fn is_complete(&self) -> bool {
         self.status >= 400 || !self.is_readable() || self.observer.as_ref().is_some_and(Observer::is_complete)
     }
@@ -119,7 +119,7 @@ impl AnswerMeter {
         is_broken || self.announced == AnnouncedCoding::Unknown && self.is_compressed()
     }
 
-    /// Records that the client gets this HTTP status from weir, in place of the provider's.
+    /// Records that weir replaces the provider's HTTP status by this one for the client.
     pub(crate) fn replace_status(&mut self, status: u16) {
         self.status = status;
     }
@@ -159,8 +159,8 @@ impl AnswerMeter {
         self.observer.as_ref().map(Observer::boundaries).unwrap_or_default()
     }
 
-    /// Returns the bytes that a complete stream still lacks (see [`Observer::done_marker_tail`]); `None` if it lacks none or is
-    /// compressed.
+    /// Returns the bytes that are missing at the end of a complete stream (see [`Observer::done_marker_tail`]); `None` if none
+    /// are missing or the stream is compressed.
     pub(crate) fn closing(&self) -> Option<Vec<u8>> {
         self.observer
             .as_ref()
@@ -168,7 +168,8 @@ impl AnswerMeter {
             .done_marker_tail()
     }
 
-    /// The framing of the body, as determined by its first bytes, or before them by the head; `None` before the head.
+    /// The framing of the body: as the head announces it, or, once they have arrived, as the first bytes of the body show it.
+    /// `None` before the head.
     pub(crate) fn framing(&self) -> Option<AnswerFraming> {
         self.observer.as_ref().map(Observer::framing)
     }

@@ -32,13 +32,13 @@ pub(crate) enum Outlet {
     Pass,
     /// The body is edited by the rules of the provider's file.
     Rewrite(Box<ResponseRewriter>),
-    /// The body is a non-streaming success that may be an error in the provider's own shape.
+    /// The body is a non-streaming success that may be an error in the provider's own format.
     PossibleError(Box<PossibleError>),
     /// The answer is an error, which is withheld until its end.
     Withheld(Box<WithheldError>),
     /// The answer is a complete error. The client gets it once Pingora has finished with the provider.
     ErrorReply(Box<ErrorReply>),
-    /// Translated into the client's protocol.
+    /// The body is translated into the client's protocol.
     Translate(Box<AnswerTranslation>),
 }
 
@@ -51,7 +51,8 @@ impl Outlet {
         }
     }
 
-    /// Returns the remaining bytes of an answer that breaks off with `last`. They include the buffered part of an edited event.
+    /// Returns the remaining bytes of an answer that breaks off. `last` is the end of the provider's bytes, and the buffered part
+    /// of an edited event is included.
     pub(crate) fn remaining(&mut self, last: Vec<u8>) -> Vec<u8> {
         match self {
             Self::Rewrite(rewriter) => {
@@ -95,7 +96,7 @@ pub(crate) struct UnbegunAnswer {
 }
 
 impl UnbegunAnswer {
-    /// Creates a success of which only the head has arrived.
+    /// Creates a success whose body has not begun to arrive.
     pub(crate) fn new(announced: AnswerFraming) -> Self {
         Self {
             announced,
@@ -126,14 +127,14 @@ impl UnbegunAnswer {
 /// The maximum size in bytes of an answer that may be an error. Errors are short.
 const POSSIBLE_ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// A buffered answer that may be an error. Some providers send an error in their own shape with the status 200. If the provider's
-/// file has errors reshaped, weir buffers a JSON answer until it is known to be a success or an error.
+/// A buffered answer that may be an error. Some providers send an error in their own format with the status 200. If the
+/// provider's file requires errors to be reshaped, weir buffers a JSON answer until it is known to be a success or an error.
 #[derive(Debug, Default)]
 pub(crate) struct PossibleError {
-    /// Edits the answer before it is buffered; `None` if the provider's file has no rules for that.
+    /// Edits the answer before it is buffered; `None` if the provider's file has no rules for editing answers.
     pub rewriter: Option<ResponseRewriter>,
     held: BytesMut,
-    /// Whether the answer is too long for an error, so that further pieces pass.
+    /// Whether the answer is too long to be an error, so that further pieces pass.
     cleared: bool,
 }
 
@@ -159,7 +160,8 @@ impl PossibleError {
         Some(self.held.split().freeze())
     }
 
-    /// Ends the answer. Returns the buffered bytes. An error is masked and brought into `form`; any other answer is unchanged.
+    /// Ends the answer. Returns the buffered bytes. If the answer is an error, it is masked and converted to `form`; any other
+    /// answer is unchanged.
     pub(crate) fn finish(self, form: ErrorForm, credential: &str, request_id: &str) -> Bytes {
         let held = self.held.freeze();
         match failure_in_success(&held).filter(|_| !self.cleared) {
@@ -184,18 +186,18 @@ pub(crate) struct WithheldError {
     coded: MessageCoding,
     body: BytesMut,
     too_large: bool,
-    /// The part of the answer that decides its meaning.
+    /// The part of the answer that determines its meaning.
     pub judgement: ErrorJudgement,
 }
 
-/// The part of an error answer that decides its meaning.
+/// The part of an error answer that determines its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorJudgement {
-    /// The status alone, which has already decided.
+    /// The status alone. The decision has already been made.
     ByStatus,
-    /// The text, which decides at the answer's end.
+    /// The body. The decision is made at the answer's end.
     Not,
-    /// The text, which decides at the answer's end. The provider sent the answer with the status of a success.
+    /// The body, of an answer that the provider sent with the status of a success. The decision is made at the answer's end.
     NotInSuccess,
 }
 
@@ -209,7 +211,7 @@ pub(crate) struct ErrorReply {
 }
 
 impl WithheldError {
-    /// Creates an error answer of which only the head has arrived.
+    /// Creates an error answer whose body has not begun to arrive.
     pub(crate) fn new(head: ResponseHeader, coded: MessageCoding, judgement: ErrorJudgement) -> Self {
         Self {
             head,
@@ -252,19 +254,18 @@ fn decode(coding: Coding, bytes: &[u8]) -> Option<Bytes> {
     decoding.has_ended().then(|| text.freeze())
 }
 
-/// The maximum number of compressed bytes that wait until it is known whether their text belongs to an error.
+/// The maximum number of compressed bytes that wait until it is known whether their decoded text belongs to an error.
 const CODED_BYTES_MAX: usize = 64 * 1024;
 
-/// Masks the operator's credential in errors within a body that passes. Reads the credential only if something may have to be
-/// masked.
+/// Masks the operator's credential in errors within a body that passes. Reads the credential only if the body may contain it.
 #[derive(Debug, Default)]
 pub(crate) struct Masking {
     mask: PassingMask,
-    /// Compressed bytes that wait until it is known whether their text belongs to an error.
+    /// Compressed bytes that wait until it is known whether their decoded text belongs to an error.
     coded: BytesMut,
 }
 
-/// The failure that an error within a compressed body repeats the credential, which cannot be masked there.
+/// The error of a compressed body that repeats the credential in an error message, where it cannot be masked.
 #[derive(Debug)]
 pub(crate) struct MaskFailure;
 
@@ -291,8 +292,8 @@ impl Masking {
 
     /// Observes decoded bytes of a compressed body. Called before [`Masking::pass_coded`].
     pub(crate) fn observe_decoded(&mut self, text: &[u8], boundaries: MessageBoundaries, credential: &str) {
-        // The masked text is discarded, because the client gets the compressed bytes. Only whether text waits or was masked
-        // matters.
+        // The masked text is discarded, because the client gets the compressed bytes. The only use of the mask is to know whether
+        // text waits or was masked.
         let _ = self.mask.push(text, boundaries, credential);
     }
 

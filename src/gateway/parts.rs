@@ -39,7 +39,7 @@ pub(crate) struct Gateway {
     pub sessions: Arc<StateRegistry>,
     /// Estimation factors per model and typical usage per key, both learned from finished requests.
     pub learnt: Arc<LearnedUsage>,
-    /// Admits requests within balance, quota and rates, and charges them.
+    /// Admits requests within balance, quota and rates, and charges their accounts.
     pub billing: Billing,
     /// The services with which weir answers requests itself.
     pub pages: Arc<LocalServices>,

@@ -40,7 +40,7 @@ pub(crate) struct Presence {
     permits: Arc<Semaphore>,
     permit: OnceLock<DetachedPermit>,
     started: Instant,
-    /// The time at which the answer was detached, in milliseconds after `started`; 0 before.
+    /// The time at which the answer was detached, in milliseconds after `started`; 0 if it is not detached.
     since_ms: AtomicU64,
     request_read: AtomicBool,
     left: AtomicBool,
@@ -119,7 +119,7 @@ impl Presence {
         self.limits.finish
     }
 
-    /// Records the end of the request. `whole` says whether the answer was read to its end. Later events on the connection no
+    /// Records the end of the request. `whole` says whether the complete answer was read. Later events on the connection no
     /// longer affect this request.
     pub(crate) fn close(&self, whole: bool) {
         if self.over.swap(true, Ordering::AcqRel) {

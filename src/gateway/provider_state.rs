@@ -32,11 +32,11 @@ use crate::{
     },
 };
 
-/// The maximum time for which an answer's end waits for the write of the state that the answer has created: as long as the
-/// store's timeout. After that time the store counts as failing, and no answer waits.
+/// The maximum time for which an answer's end waits until the state that the answer has created is stored. It equals the store's
+/// timeout, after which the store counts as failing and no answer waits.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The provider state that a request names, and what the registry has found about each item.
+/// The provider state that a request names, with the registry's result for each item.
 #[derive(Debug, Default)]
 pub(crate) struct NamedState<'s> {
     references: Vec<(&'s Reference, StateKey)>,
@@ -110,8 +110,8 @@ impl NamedState<'_> {
             .map(|((reference, state), served_by)| (*reference, *state, served_by))
     }
 
-    /// Returns the provider and credential that hold the state which this request continues, or else those of the first known
-    /// state that it names; `None` if it names no known state.
+    /// Returns the provider and credential that hold the state which this request continues. If the request continues no known
+    /// state, returns those of the first known state that it names; `None` if it names none.
     pub(crate) fn hint(&self) -> Option<SessionHint> {
         let continued = self.served().find(|(reference, ..)| reference.kind.is_continued());
         let (_, state, served_by) = continued.or_else(|| self.served().find(|(.., served_by)| served_by.is_some()))?;
@@ -164,7 +164,7 @@ impl StateRecorder {
         states.for_each(|state| sessions.record(state, &served_by, on_the_way));
     }
 
-    /// Shuts the gate before the last bytes of the answer until the recorded state is stored. The wait stays well below
+    /// Shuts the gate before the last bytes of the answer until the recorded state is stored. The wait is much shorter than
     /// `write_limit`, the timeout for writes to the client.
     pub(crate) fn delay_end(self, sessions: &StateRegistry, gate: &WriteGate, write_limit: Duration) {
         let patience = WRITE_WAIT_MAX.min(write_limit / 2);
@@ -196,7 +196,7 @@ impl WriteGate {
         self.is_shut.store(true, Ordering::Release);
     }
 
-    /// Returns `Ready` if bytes can pass. Otherwise the task of `cx` is woken when they can.
+    /// Returns `Ready` if bytes can pass. Otherwise, `cx` is woken as soon as bytes can pass.
     pub(crate) fn poll_open(&self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_shut.load(Ordering::Acquire) {
             return Poll::Ready(());

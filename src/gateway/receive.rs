@@ -158,8 +158,9 @@ async fn decide(
     Ok(RequestDecision::Reply(reply))
 }
 
-/// Accepts the handshake of a socket. If a POST would be refused now, the refusal is the same. In any other case in which no socket
-/// can be opened, the client learns to continue with POST (ARCHITECTURE.md, "What clients make of weir's refusals").
+/// Accepts the handshake of a socket. If a POST would be refused now, the handshake gets the same refusal. In every other case in
+/// which no socket can be opened, the refusal tells the client to continue with POST (ARCHITECTURE.md, "What clients make of
+/// weir's refusals").
 async fn accept_socket(
     gateway: &Gateway,
     session: &Session,

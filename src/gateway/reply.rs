@@ -83,7 +83,8 @@ pub(crate) fn end_of_reply(sent: &Result<()>) -> End {
     }
 }
 
-/// Returns the form of a refusal: that of the requested model's provider if the model is known, or else that of the protocol.
+/// Returns the form of a refusal. It depends on the provider of the requested model if the model is known, and otherwise on the
+/// protocol.
 fn form(exchange: &Exchange) -> ErrorForm {
     let protocol = exchange.protocol;
     let asked = exchange.log.record.model_asked.as_deref();
@@ -100,7 +101,7 @@ pub(crate) async fn write(session: &mut Session, reply: RefusalReply, request_id
     for (name, value) in reply.headers {
         head.insert_header(name, value)?;
     }
-    // In a 304, the header would be the length of the body that the client has cached (RFC 9110 section 8.6).
+    // In a 304, the header would be the length of the body in the client's cache (RFC 9110 section 8.6).
     if reply.status != 304 {
         head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
     }
@@ -113,7 +114,7 @@ pub(crate) async fn send(session: &mut Session, head: ResponseHeader, body: Byte
     leave_body_unread(session);
     let bare = session.req_header().method == Method::HEAD || body.is_empty();
     if bare && session.req_header().version == Version::HTTP_2 {
-        // Over HTTP/1.1 Pingora leaves the body out by itself.
+        // Over HTTP/1.1, Pingora itself omits the body.
         return session.write_response_header(Box::new(head), true).await;
     }
     session.write_response_header(Box::new(head), false).await?;
@@ -260,8 +261,8 @@ pub(crate) fn reply(
     wanted: Option<&str>,
     query: Option<&str>,
 ) -> Result<RefusalReply, Refusal> {
-    // Generic clients read the list in the form of Responses, so that form lists all models. The other forms list only the models
-    // of their protocol.
+    // Generic clients read the list in the form for Responses, so that form lists all models. The other forms list only the
+    // models of their protocol.
     let is_switched_off = |model: &Model| {
         let mut on = model.providers.iter().filter(|provider| provider.is_on());
         on.all(|provider| is_off(&provider.name))

@@ -81,8 +81,8 @@ pub(crate) fn requested_name(operation: Operation, path_model: Option<String>, s
     }
 }
 
-/// Finds the catalogue's model with a name. Only the name of a known model is logged and decides the form of refusals, because
-/// any other text may be a key pasted into the wrong field.
+/// Finds the catalogue's model with a name. Only the name of a known model is logged and determines the form of refusals. Any
+/// other name may be a key that was pasted into the wrong field.
 pub(crate) fn find_model<'c>(
     catalogue: &'c Catalogue,
     operation: Operation,
@@ -129,9 +129,9 @@ pub(crate) fn find_route(
     Ok(route)
 }
 
-/// Refuses a body that names a further model which the key is not allowed to use. Such a name reaches the provider unchanged. So
-/// it must be the catalogue's name of a model that the key is allowed to use, and must not be the name of another model at a
-/// provider of the route.
+/// Refuses a body that names a further model if the key is not allowed to use that model. Such a name reaches the provider
+/// unchanged. So it must be the catalogue's name of a model that the key is allowed to use, and must not be the name of another
+/// model at a provider of the route.
 pub(crate) fn check_named_models(
     catalogue: &Catalogue,
     key: &KeyRecord,

@@ -47,13 +47,14 @@ use crate::{
     telemetry::metrics::{GaugeGuard, SocketEnd},
 };
 
-/// A message above the maximum size of a body is refused in a frame. One above this many times that size ends the socket.
+/// The factor by which a message may exceed the maximum size of a body before it ends the socket. A smaller message above the
+/// maximum is refused in a frame.
 const OVERSIZE_FACTOR: u64 = 2;
 
-/// The maximum time for which the close frame of the client is awaited.
+/// The maximum time for which weir waits for the client's close frame.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// The time over which the ends of this node's sockets are spread when it shuts down. A stopping process waits about a second for
+/// The time over which this node spreads the ends of its sockets when it shuts down. A stopping process waits about a second for
 /// connections to close.
 const DRAIN_SPREAD: Duration = Duration::from_millis(500);
 
@@ -75,7 +76,7 @@ impl SocketClose {
         }
     }
 
-    /// Creates the close of a connection without a close frame.
+    /// Creates the end of a socket that is closed without a close frame.
     const fn without_frame(end: SocketEnd) -> Self {
         Self {
             code: None,
@@ -97,20 +98,21 @@ impl SocketClose {
     const BINARY: Self = Self::new(1003, "messages must be text", SocketEnd::Protocol);
 }
 
-/// The close of a socket, which waits until its running requests have ended. The socket starts no further request.
+/// The end of a socket that waits for its running requests. Meanwhile, no further request is started.
 #[derive(Clone, Copy, Debug)]
 struct PendingClose {
     close: SocketClose,
-    /// The earliest time of the end.
+    /// The earliest time at which the socket ends.
     from: Instant,
 }
 
-/// The next thing that happens on a socket.
+/// The next event on a socket.
 enum SocketStep {
     Stream(StreamEvent),
     /// The client gets the last frame of an answer.
     TurnTold,
-    /// A request has ended. Contains whether the client has got the last frame of the answer, and the name of the request's lane.
+    /// A request has ended. The boolean says whether the client has the last frame of the answer. The string is the name of the
+    /// request's lane; `None` for the default lane.
     TurnEnded(bool, Option<SmolStr>),
     /// A request was refused because the key is not valid.
     KeyRefused,
@@ -120,8 +122,8 @@ enum SocketStep {
     Tick,
 }
 
-/// A socket. `host`, the last field, is dropped last: it removes the conversations when all requests know that the client is
-/// gone.
+/// A socket. The last field, `host`, is dropped last. It removes the conversations only when all requests have been notified that
+/// the client is gone.
 struct Socket {
     lanes: SocketLanes,
     stream: SocketStream,
@@ -144,7 +146,7 @@ pub(crate) struct SocketHost<'h> {
     pub lines: &'h Arc<LineHost>,
 }
 
-/// Serves the connection as a socket, to its end.
+/// Serves the connection as a socket until the socket ends.
 pub(crate) async fn serve(
     host: SocketHost<'_>,
     connection: Box<ClientConnection>,
@@ -185,7 +187,7 @@ impl Socket {
     async fn run(&mut self) -> SocketClose {
         let mut closing = self.host.gateway.drain.closing();
         let mut drain = pin!(async move {
-            // The sender lives as long as the gateway.
+            // This cannot fail, because the sender lives as long as the gateway.
             let _ = closing.wait_for(|closing| *closing).await;
         });
         let mut is_draining = false;
@@ -201,7 +203,7 @@ impl Socket {
             let step = tokio::select! {
                 biased;
                 () = &mut drain, if !is_draining => SocketStep::Drain,
-                // Before the frames, because a client can always have one ready.
+                // Checked before the frames, because a client can keep sending frames.
                 () = timer.as_mut() => SocketStep::Tick,
                 step = poll_fn(|cx| self.poll_step(cx)) => step,
             };
@@ -224,9 +226,9 @@ impl Socket {
         None
     }
 
-    /// Closes the socket, once the client has read what was sent to it.
+    /// Closes the socket after the client has read everything that was sent to it.
     async fn close(mut self, close: SocketClose) {
-        // The running requests learn at once that the client is gone.
+        // Notifies the running requests at once that the client is gone.
         self.lanes = SocketLanes::new(0);
         self.host.gateway.metrics().sockets.record_end(close.end, self.turns);
         let Some(code) = close.code else { return };
@@ -237,7 +239,7 @@ impl Socket {
         }
     }
 
-    /// Whether the socket carries no request and no message.
+    /// Whether no request runs or waits on the socket, and no message is arriving.
     fn is_idle(&self) -> bool {
         self.lanes.is_idle() && !self.messages.is_open()
     }
@@ -261,8 +263,8 @@ impl Socket {
         (pending.from <= clock::instant()).then_some(pending.close)
     }
 
-    /// Returns the next step. Answers come before frames of the client, because it can always have one ready, but they wait for the
-    /// client to read what has been sent to it.
+    /// Returns the next step. Answers come before the client's frames, because a client can keep sending frames. An answer waits
+    /// while the client has not read the previous bytes.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<SocketStep> {
         loop {
             let had_room = self.stream.has_room();
@@ -323,7 +325,7 @@ impl Socket {
                     self.on_message(message).await;
                 }
             }
-            // The stream has answered a ping.
+            // The stream answers pings itself.
             FrameEvent::Ping(_) | FrameEvent::Pong(_) => {}
             FrameEvent::Close(code) => {
                 let code = code.map_or(1000, |(code, _)| code);
@@ -347,7 +349,8 @@ impl Socket {
         let is_idle = self.is_idle();
         match self.timers.take_event(now, is_idle)? {
             TimerEvent::Idle => Some(SocketClose::IDLE),
-            // A client that reads a long answer slowly has not read the ping yet. The speed of reading has its own limit.
+            // A client that reads a long answer slowly has not received the ping yet. Another limit applies to the speed of
+            // reading.
             TimerEvent::Silent if !self.stream.has_room() => None,
             TimerEvent::Silent => Some(SocketClose::without_frame(SocketEnd::Idle)),
             TimerEvent::Old => {
@@ -367,7 +370,7 @@ impl Socket {
         }
     }
 
-    /// Lets the socket end if the operator has switched sockets off since it was opened.
+    /// Ends the socket if the operator has switched sockets off since it was opened.
     fn end_if_switched_off(&mut self) {
         if !self.host.gateway.live.get().config.sockets.enabled {
             self.end_after_turns(SocketClose::SWITCHED_OFF, drain_spread());
@@ -375,15 +378,15 @@ impl Socket {
     }
 }
 
-/// Returns the time after which this socket ends, so that not all of a node's sockets end at the same time.
+/// Returns a random delay for the end of this socket, so that not all of a node's sockets end at the same time.
 fn drain_spread() -> Duration {
     DRAIN_SPREAD.mul_f64(rand::rng().random())
 }
 
-/// Whether the key with which the socket was opened is still valid. A failure of the store is no reason to end the socket.
+/// Whether the key with which the socket was opened is still valid. Returns true if the store fails.
 async fn is_key_valid(host: &TurnHost, now: Instant) -> bool {
     let (gateway, digest) = (&host.gateway, &host.handshake.digest);
-    // Boxed: otherwise the future of every socket would reserve memory for a call of the store.
+    // Boxed: otherwise the future of every socket would reserve memory for a call to the store.
     match Box::pin(gateway.keys.find_known(digest, now)).await {
         Ok(Some(key)) => key.check(digest, gateway.billing.time().now_seconds(now)).is_ok(),
         Ok(None) => false,
@@ -391,7 +394,7 @@ async fn is_key_valid(host: &TurnHost, now: Instant) -> bool {
     }
 }
 
-/// Returns the answer to the handshake.
+/// Returns the bytes of the answer that accepts the handshake.
 fn switching_protocols(handshake: &SocketHandshake) -> Bytes {
     let SocketHandshake { accept, request_id, .. } = handshake;
     let head = format!(

@@ -26,11 +26,12 @@ use crate::{
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Ticket {
-    /// When the bill is updated next; `None` without a bill. This is the first field, because each piece of the answer reads it.
+    /// When the bill is updated next; `None` without a bill. This is the first field, because it is read for each piece of the
+    /// answer.
     next_look: Option<NextSample>,
     /// weir's request id.
     pub request_id: SmolStr,
-    /// The open charge; `None` for a free request, and after the request has been charged.
+    /// The open charge; `None` for a free request, and for a request that has been charged.
     bill: Option<Bill>,
     /// Estimates the usage that the provider does not report.
     estimator: UsageEstimator,

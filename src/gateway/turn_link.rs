@@ -1,4 +1,4 @@
-//! Connects a request on a socket with its socket. The request's head carries the link, so that the hooks of the gateway find the
+//! Connects a request on a socket with its socket. The request's head carries the link. Through it, the gateway's hooks find the
 //! message that becomes the body, the write gate, and the presence of the client.
 
 use std::sync::{
@@ -40,7 +40,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct TurnMessage {
     pub frame: ClientFrame,
-    /// The reservation for the message, which becomes that of the body.
+    /// The memory reservation of the message. It becomes the reservation of the request's body.
     pub lease: BodyReservation,
     /// The reservation for the copy of the conversation while the answer runs. It is empty at first.
     pub conversation_lease: BodyReservation,
@@ -61,9 +61,9 @@ pub(crate) struct TurnOrigin {
 /// A conversation that can be continued once the running answer is complete.
 #[derive(Debug)]
 struct PendingConversation {
-    /// All items of the input, as the inside of a JSON array.
+    /// All items of the input: JSON values with commas in between, without the brackets of the array.
     items: Vec<u8>,
-    /// The number of bytes at the end of `items` that the client has sent with this request.
+    /// The number of bytes at the end of `items` that this request has added.
     new_bytes: usize,
     #[expect(dead_code, reason = "held until the answer ends")]
     lease: BodyReservation,
@@ -72,9 +72,9 @@ struct PendingConversation {
 /// The WebSockets to providers that a request may use.
 #[derive(Debug, Default)]
 struct TurnLines {
-    /// Those of the request's socket; empty if there are none.
+    /// The WebSockets of the request's socket; empty before [`TurnLink::use_lines`] is called.
     of_socket: OnceLock<Arc<SocketLines>>,
-    /// How far the current attempt has come on one of them; `None` if it does not use one.
+    /// The progress of the current attempt on a WebSocket; `None` if it uses none.
     progress: Mutex<Option<Arc<LineProgress>>>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct TurnLink {
     lines: TurnLines,
     /// The message, or the refusal of a message that was not stored; `None` once the body has been read.
     message: Mutex<Option<Result<TurnMessage, Refusal>>>,
-    /// The id of the response that the request continues from the socket's memory; `None` if it continues none.
+    /// The id of the response that the request continues from a stored conversation; `None` if it continues none.
     parent: Mutex<Option<String>>,
     /// The conversation to be stored when the answer is complete; `None` if the socket stores none.
     conversation: Mutex<Option<PendingConversation>>,
@@ -141,12 +141,12 @@ impl TurnLink {
         let _ = self.lines.of_socket.set(Arc::clone(lines));
     }
 
-    /// The WebSockets to providers that belong to the request's socket; `None` if there are none.
+    /// The WebSockets to providers that belong to the request's socket; `None` before [`Self::use_lines`] is called.
     pub(crate) fn lines(&self) -> Option<&Arc<SocketLines>> {
         self.lines.of_socket.get()
     }
 
-    /// Sets how far the current attempt has come on a WebSocket to the provider; `None` if it does not use one.
+    /// Sets the progress of the current attempt on a WebSocket to the provider; `None` if it uses none.
     pub(crate) fn set_line_progress(&self, progress: Option<Arc<LineProgress>>) {
         *self.lines.progress.lock() = progress;
     }
@@ -188,13 +188,13 @@ impl TurnLink {
         self.is_key_refused.store(true, Ordering::Relaxed);
     }
 
-    /// Whether weir has refused the request because its key is not valid. The provider's own 401 is no such refusal.
+    /// Whether weir has refused the request because its key is not valid. A 401 from the provider does not count.
     pub(crate) fn is_key_refused(&self) -> bool {
         self.is_key_refused.load(Ordering::Relaxed)
     }
 
-    /// Does the same as [`Self::read_body`], but like the scan of a body: the copies of a large conversation are charged to the key,
-    /// and made on a thread that carries no requests.
+    /// Does the same as [`Self::read_body`], but charges the work to the key, as for the scan of a body. The copies of a large
+    /// conversation are made on a thread that carries no requests.
     ///
     /// # Errors
     /// The errors of [`Self::read_body`]; [`Refusal::BodyWorkLimited`] if too many large bodies of the key wait.
@@ -213,7 +213,7 @@ impl TurnLink {
         }
     }
 
-    /// The number of bytes of the message and of the conversation that it continues; 0 if the message was not stored.
+    /// The total number of bytes of the message and the conversation that it continues; 0 if the message was not stored.
     fn body_bytes(&self) -> usize {
         let message = self.message.lock();
         let Some(Ok(TurnMessage { frame, .. })) = &*message else {
@@ -224,11 +224,11 @@ impl TurnLink {
         frame.text().len() + kept.map_or(0, |kept| kept.len())
     }
 
-    /// Turns the message into the body of the POST that the client would have sent instead, of at most `bytes_max` bytes. Also
-    /// returns why a message cannot be turned into a body; the body is then the message unchanged, which the scan still checks.
+    /// Turns the message into the body of the POST that the client would have sent instead, of at most `bytes_max` bytes. If the
+    /// message cannot be turned into a body, returns it unchanged together with the reason; the scan still checks it.
     ///
     /// # Errors
-    /// The refusal of the message: it was too large, or no memory was left for it.
+    /// The refusal of the message, because it was too large or no memory was left for it.
     pub(crate) fn read_body(
         &self,
         bytes_max: usize,
@@ -276,8 +276,8 @@ impl TurnLink {
         Ok((body, frame.fault()))
     }
 
-    /// Keeps the input until the answer ends, if there is memory for it. Otherwise the response cannot be continued, and the
-    /// client sends everything again.
+    /// Stores the input until the answer ends, if there is memory for it. Otherwise, the response cannot be continued, and the
+    /// client has to send the complete input again.
     fn keep_input(&self, items: Vec<u8>, new_bytes: usize, mut lease: BodyReservation) {
         if body::grow_lease(&mut lease, items.len()).is_ok() {
             *self.conversation.lock() = Some(PendingConversation {
@@ -288,8 +288,8 @@ impl TurnLink {
         }
     }
 
-    /// Returns the request as a continuation on the WebSocket that has the response before it; `None` if the request continues
-    /// none from the socket's memory. `body` is the complete body for the provider.
+    /// Returns the request as a continuation of the previous response; only the WebSocket that carried that response can carry
+    /// it. Returns `None` if the request continues no stored conversation. `body` is the complete body for the provider.
     pub(crate) fn continuation(&self, body: &Bytes) -> Option<LineContinuation> {
         let parent = self.parent.lock().clone()?;
         let conversation = self.conversation.lock();
@@ -303,7 +303,7 @@ impl TurnLink {
         self.conversation.lock().is_some()
     }
 
-    /// Ends the request without a change of the conversation, so that the response that it continued can be continued again.
+    /// Ends the request without changing the conversation, so that the response that it continued can be continued again.
     pub(crate) fn leave_conversation(&self) {
         self.conversation.lock().take();
         self.parent.lock().take();
@@ -314,8 +314,8 @@ impl TurnLink {
         self.conversations.remove(self.origin.at);
     }
 
-    /// Ends the request's part of the conversation. A complete response can be continued from now on; after any other end
-    /// (`None`), the response that the request continued is dropped, too.
+    /// Ends the request's part in the conversation. After a complete response, stores the conversation, which can then be
+    /// continued. After any other end (`None`), drops the conversation that the request continued.
     pub(crate) fn finish_conversation(&self, completed: Option<CompletedResponse>) {
         let (pending, parent) = (self.conversation.lock().take(), self.parent.lock().take());
         match (completed, pending) {

@@ -19,8 +19,8 @@ use crate::{
     gateway::{forward::Forward, reply, request::body::BodyFraming},
 };
 
-/// Turns the client's head into the head for the provider. Removes the headers that must not be forwarded, applies the rules of
-/// the provider's file, and sets target, framing and credential last, so that no rule can change them.
+/// Turns the client's head into the head for the provider. Removes the headers that must not be forwarded and applies the rules
+/// of the provider's file. Sets target, framing and credential last, so that no rule can change them.
 pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let provider = forward.provider();
     let endpoint = forward.attempts.endpoint();
@@ -31,14 +31,14 @@ pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
         None => forward.request.query.as_deref(),
         Some(_) => {
             remove_headers_of_protocol(head)?;
-            // The query is part of the client's protocol. The provider's endpoint has its usual one.
+            // The query belongs to the client's protocol, so the provider's endpoint gets its own usual query.
             (endpoint.operation.protocol() == UpstreamProtocol::Gemini).then_some("alt=sse")
         }
     };
     edit_head(&provider.headers, &mut UpstreamHead(head));
     let query = edit_query(&provider.query, own_query);
     let target = endpoint.target.with_query(query.as_deref());
-    head.set_uri(target.or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")?);
+    head.set_uri(target.or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not valid")?);
     if let Some(place) = forward.attempts.backend() {
         head.insert_header(header::HOST, place.origin.host_header().clone())?;
     }
@@ -51,7 +51,7 @@ pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     Ok(())
 }
 
-/// Removes the headers of the client's protocol from a request that is translated: all but `user-agent` and `accept`.
+/// Removes the headers of the client's protocol from a request that is translated. Keeps only `user-agent` and `accept`.
 fn remove_headers_of_protocol(head: &mut RequestHeader) -> Result<()> {
     let is_general = |name: &HeaderName| matches!(*name, header::USER_AGENT | header::ACCEPT);
     let of_protocol: Vec<HeaderName> = head.headers.keys().filter(|name| !is_general(name)).cloned().collect();
@@ -100,7 +100,7 @@ pub(crate) fn body(session: &Session, forward: &mut Forward, piece: &mut Option<
         let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
         let bytes_max = forward.request.live.config.gateway.bodies.bytes_max;
         if let Err(refusal) = body.accept_rest(rest, bytes_max) {
-            let context = "what follows the request body";
+            let context = "the bytes after the request body";
             let error = forward.refuse(refusal, ErrorType::InvalidHTTPHeader, context);
             return Err(error.into_down());
         }

@@ -41,7 +41,7 @@ pub(crate) struct UsageEstimator {
     handle: UsageHandle,
     model: Arc<Model>,
     route: Arc<PricedRoute>,
-    /// The catalogue at admission. Its prices are valid for the entire request, whichever models run.
+    /// The catalogue at admission. Its prices apply to the entire request, whichever models run.
     catalogue: Arc<Catalogue>,
     input_scanned: u64,
     output_asked: Option<u64>,
@@ -49,7 +49,7 @@ pub(crate) struct UsageEstimator {
     named: CandidateModels,
 }
 
-/// The model that did a run of a request.
+/// The model of one run of a request.
 enum ModelRun<'a> {
     /// The requested model, under any of its names.
     Asked,
@@ -153,7 +153,7 @@ impl UsageEstimator {
         }
     }
 
-    /// Whether a fallback model may have answered in place of the requested one, without a report of which model did.
+    /// Whether a fallback model may have answered instead of the requested one, without a report of which model did.
     fn may_be_from_fallback(&self, billed: &BilledUsage) -> bool {
         let is_unsaid =
             matches!(billed.source, UsageSource::Estimated | UsageSource::Partial) && billed.runs.is_empty();
@@ -240,8 +240,8 @@ fn limits(model: &Model) -> ModelLimits {
     }
 }
 
-/// Returns how much of the answer is to be priced. A usage report is final only if the provider ended its answer itself, even if
-/// the client had disconnected before.
+/// Returns which part of the answer is priced. A usage report is final only if the provider ended its answer itself, even if the
+/// client had disconnected before.
 fn extent(end: Option<&End>, meter: &AnswerMeter) -> AnswerExtent {
     let has_text = meter.output_estimate() > 0;
     match end {

@@ -1,4 +1,4 @@
-//! Records operators' changes of accounts and keys in the journal. If a failover of the store loses a credit, a suspension or a
+//! Records operators' changes to accounts and keys in the journal. If a failover of the store loses a credit, a suspension or a
 //! revocation that the store had acknowledged, the change is sent again from the journal.
 
 use std::{sync::Arc, time::Duration};
@@ -16,29 +16,28 @@ use crate::{
     store::ledger::LedgerStore,
 };
 
-/// The maximum time for which a change that is in the journal waits for the store to apply it, before the operator gets the
-/// response.
+/// The maximum time for which the operator's response waits until the store has applied a change that is in the journal.
 pub(crate) const APPLIED_WAIT: Duration = Duration::from_secs(2);
 
 /// The service that records operators' changes on disk, and makes sure that the store gets them.
 #[async_trait]
 pub(crate) trait AccountChanges: Send + Sync {
-    /// Records the change as this node's next step of the account: it is written to the journal, synced to disk, then applied by
-    /// the store. Waits at most [`APPLIED_WAIT`] for the store. Dropping the future once the step is in the journal does not undo
-    /// it.
+    /// Records the change as this node's next step of the account. The step is written to the journal and synced to disk; then
+    /// the store applies it. Waits at most [`APPLIED_WAIT`] for the store. Dropping the future once the step is in the journal
+    /// does not undo the step.
     async fn submit(&self, account: &str, change: AccountChange) -> Result<Submitted, AccountChangeError>;
 
-    /// Writes the account's new record to the journal, synced to disk. This node stops admitting by the old record at once.
+    /// Writes the account's new record to the journal and syncs it to disk. This node stops admitting by the old record at once.
     async fn account_changed(&self, account: &str, record: &AccountRecord) -> Result<(), AccountChangeError>;
 
-    /// Writes the key's new record to the journal, synced to disk.
+    /// Writes the key's new record to the journal and syncs it to disk.
     async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError>;
 
-    /// Records in the journal, synced to disk, that a key was deleted from the store at `revision`.
+    /// Records in the journal that a key was deleted from the store at `revision`, and syncs the journal to disk.
     async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), AccountChangeError>;
 }
 
-/// Whether a submitted change is already in effect. It cannot be lost in either case.
+/// Whether a submitted change is in effect. The change cannot be lost in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
     /// The store has applied the change: it is in effect.
@@ -112,8 +111,8 @@ impl AccountChanges for JournaledChanges {
             .journal
             .reserve(STEP_BYTES_MAX)
             .map_err(|full| failed(&full.into()))?;
-        // A new journal continues after the steps that the store has. If the store is unreachable, the settlement reads its
-        // watermark later.
+        // A new journal continues after the steps that the store has applied. If the store is unreachable, the settlement reads
+        // the store's watermark later.
         self.billing.account_changed(account, false);
         let floor = self.ledger.watermark(self.journal.node(), account).await.unwrap_or(0);
         let (seq, position) = self
@@ -175,7 +174,7 @@ pub(crate) mod direct {
         node: NodeId,
         last: tokio::sync::Mutex<HashMap<String, u64>>,
         journal: Mutex<Vec<Record>>,
-        /// The fault that the next calls have; `None` for no fault.
+        /// The fault that the next calls get; `None` for no fault.
         fault: Mutex<Option<InjectedFault>>,
     }
 

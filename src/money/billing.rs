@@ -56,7 +56,8 @@ pub(crate) use crate::money::billing::bill::{Bill, Consumption, NextSample, Requ
 pub(crate) use crate::money::billing::last_seen::GraceLimits;
 pub(crate) use crate::money::billing::leases::LeaseLimits;
 
-/// How often the node renews its holds in the store, and reads the store's clock: a third of the time after which a hold expires.
+/// The interval at which the node renews its holds in the store and reads the store's clock. It is a third of the time after
+/// which a hold expires.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 /// The service that bills all requests of this node. Clones share its state.
@@ -132,7 +133,7 @@ impl Billing {
         }
     }
 
-    /// Calls the ledger for a hold, where [`Billing::try_admit_now`] could not decide. Returns the request's bill.
+    /// Calls the ledger for a hold, because [`Billing::try_admit_now`] could not decide. Returns the request's bill.
     async fn ask_ledger(
         &self,
         question: PreparedAdmitCall,
@@ -143,7 +144,7 @@ impl Billing {
         self.open_bill(&ask.key, request, (cost, reservation), granted)
     }
 
-    /// Records the admission of a request that was granted its hold in the journal, and returns the request's bill.
+    /// Records in the journal that a request was admitted with its hold, and returns the request's bill.
     fn open_bill(
         &self,
         key: &KeyRecord,
@@ -171,7 +172,7 @@ impl Billing {
         let bill = Bill {
             engine: Arc::clone(engine),
             running,
-            // The admission is taken out of the record again, so that its texts need not be copied.
+            // The admission is taken back out of the record, so that its strings need not be copied.
             admitted: match record {
                 Record::Admit(admitted) => Some(admitted),
                 _ => None,
@@ -212,7 +213,7 @@ impl Billing {
             tokio::select! {
                 () = &mut checkpoints => {}
                 _ = renew.tick() => self.start_renewal(),
-                // After an outage, the store learns at once which requests still run, and which holds have to end.
+                // After an outage, the holds are renewed and the unconfirmed ones are ended at once.
                 moved = epochs.changed(), if watching => {
                     watching = moved.is_ok();
                     if watching {
@@ -242,8 +243,8 @@ impl Billing {
         &self.engine.time
     }
 
-    /// Applies an operator's change of an account to this node: leases with the old terms end, and a suspended account gets no
-    /// further grace here.
+    /// Applies an operator's change to an account on this node. Leases with the old terms end, and a suspended account gets no
+    /// further grace.
     pub(crate) fn account_changed(&self, account: &str, is_suspended: bool) {
         self.engine.leases.recall(|key| key.account == account);
         if is_suspended {
@@ -251,12 +252,13 @@ impl Billing {
         }
     }
 
-    /// Records a refused request in its key's rate on this node: it uses as much of the rate as a served request.
+    /// Records a refused request in its key's rate on this node. It uses as much of the rate as a served request.
     pub(crate) fn count_refused(&self, key: &KeyRecord) {
         self.engine.grace.count_refused(key);
     }
 
-    /// Returns which provider state an account may refer to: only its own, if the store does not answer.
+    /// Returns which provider state an account may refer to. If the store does not answer, the account may refer only to its own
+    /// state.
     pub(crate) async fn provider_state(&self, account: &str) -> ProviderState {
         let found = self.engine.ledger.account(account).await.ok().flatten();
         found
@@ -320,7 +322,7 @@ fn admission_row(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: Na
 }
 
 impl BillingEngine {
-    /// Writes a checkpoint whenever one is due because requests have consumed something. Never returns.
+    /// Writes a checkpoint whenever requests have consumed something and one is due. Never returns.
     async fn keep_checkpoints(&self) {
         loop {
             let due = self.running.next_checkpoint().await;
@@ -337,7 +339,8 @@ impl BillingEngine {
         }
     }
 
-    /// Renews the holds, then ends the unconfirmed holds wherever the ledger is reachable. The others stay unconfirmed.
+    /// Renews the holds, then ends the unconfirmed holds of the accounts whose ledger is reachable. The other unconfirmed holds
+    /// stay unconfirmed.
     async fn renew(&self) {
         let accounts: Vec<String> = self.running.by_account().into_keys().map(String::from).collect();
         let unconfirmed = self.unconfirmed.take_all();
@@ -371,10 +374,11 @@ impl BillingEngine {
     }
 }
 
-/// How often the node looks for due calls if it has leases. Without leases, it only looks for keys that can be removed.
+/// The interval at which the node looks for due calls if it has leases. Without leases, it only looks for keys that can be
+/// removed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOK_EVERY_WITHOUT: Duration = Duration::from_secs(2);
-/// Maximum number of concurrent calls when the process ends, and the timeout for all of them.
+/// Maximum number of concurrent calls when the process ends. `GIVEN_BACK_WITHIN` is the timeout for all of them together.
 const AT_ONCE: usize = 16;
 const GIVEN_BACK_WITHIN: Duration = Duration::from_millis(500);
 

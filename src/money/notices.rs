@@ -1,9 +1,8 @@
-//! Sends notices before a quota or balance runs out. A task takes the notices from the ledger, logs each, sends it to the
+//! Sends notices before a quota or balance runs out. A task takes the notices from the ledger, logs each notice, sends it to the
 //! webhook, and then lets the ledger delete it.
 //!
-//! A notice is sent at least once. A notice stays in the ledger if it cannot be sent, if its delivery is not confirmed, or if its
-//! node ends; any node takes it again after a pause. Each process that takes a notice logs it once, so it is logged at least
-//! once.
+//! A notice is sent at least once. It stays in the ledger if it cannot be sent, if its delivery is not confirmed, or if its node
+//! ends; any node takes it again after a pause. Each process that takes a notice logs it once, so it is logged at least once.
 
 #[cfg(test)]
 mod tests;
@@ -44,17 +43,17 @@ use crate::{
     },
 };
 
-/// The minimum interval between two calls of the ledger for one account's notices, however often the account is charged.
+/// The minimum interval between two calls to the ledger for one account's notices, however often the account is charged.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often the notices of all accounts are queried. This finds notices of nodes that never come back.
+/// The interval at which the notices of all accounts are queried. The query finds notices of nodes that never come back.
 const ROUND: Duration = Duration::from_secs(600);
 /// The pause after a query that failed.
 const ROUND_AGAIN: Duration = Duration::from_secs(10);
 /// Maximum number of accounts whose notices are queried at the same time.
 const AT_ONCE: usize = 8;
-/// Maximum number of accounts that are stored for a later query. The next round finds the others.
+/// Maximum number of stored accounts that were charged, and of those to be queried again later. The next round finds the others.
 const REMEMBERED_MAX: usize = 10_000;
-/// Maximum number of notices that are stored as logged. Beyond it, some may be logged twice.
+/// Maximum number of ids of logged notices that are stored. Beyond that, a notice may be logged twice.
 const LOGGED_MAX: usize = 10_000;
 
 /// The accounts that were charged since their notices were last queried.
@@ -79,7 +78,7 @@ impl ChargedAccounts {
 /// The thresholds at which notices are sent, and their receiver.
 #[derive(Debug)]
 pub(crate) struct NoticeSettings {
-    /// The quota thresholds for keys that have none of their own and whose account has none either.
+    /// The quota thresholds of a key if neither the key nor its account has thresholds.
     pub quota_percent: Thresholds,
     /// The receiver of notices; `None` if they are only logged.
     pub webhook: Option<Webhook>,
@@ -213,8 +212,8 @@ impl Notifier {
         Ok(rest.map(Duration::from_millis))
     }
 
-    /// Whether to send a notice at this threshold. The key's own list decides; without one, the account's; without that, the
-    /// configuration's. If the store cannot be read, the notice is sent: once too often is better than never.
+    /// Whether to send a notice at this threshold. The key's own list decides; if there is none, the account's list; if there is
+    /// none either, the configuration's. If the store cannot be read, the notice is sent: once too often is better than never.
     async fn should_notify(&self, account: &str, key: &KeyId, percent: u8) -> bool {
         let of_key = match self.keys.by_id(key).await {
             Ok(view) => view.and_then(|view| view.record.terms.notify),
@@ -228,7 +227,7 @@ impl Notifier {
         chosen.unwrap_or(self.settings.quota_percent).contains(percent)
     }
 
-    /// Records the notice as logged. Returns whether this process had not logged it yet.
+    /// Records the notice as logged. Returns true if this process had not logged it before.
     fn mark_logged(&self, id: &str) -> bool {
         let mut said = self.logged.lock();
         if said.len() >= LOGGED_MAX {
@@ -245,7 +244,8 @@ impl Notifier {
             return true;
         }
         let id = id(account, &notice.id);
-        // `tries` does not show whether the notice was logged: the process that took it before may have ended without logging it.
+        // `tries` does not show whether the notice was logged, because the process that took it before may have ended without
+        // logging it.
         if self.mark_logged(&id) {
             log_notice(account, notice);
         }
@@ -293,7 +293,7 @@ fn log_notice(account: &str, notice: &Notice) {
     }
 }
 
-/// Number of bytes of the digest that a notice's id contains.
+/// The number of bytes of a digest from which a notice's id is made.
 const ID_BYTES: usize = 16;
 
 /// Returns the id of a notice, which is the same at each attempt and from each node.
@@ -337,7 +337,7 @@ pub(crate) struct Webhook {
     client: WebClient,
 }
 
-/// Why the receiver did not accept a notice. The message never contains text of the receiver.
+/// The reason why the receiver did not accept a notice. The message never contains text from the receiver.
 #[derive(Debug, thiserror::Error)]
 enum WebhookError {
     /// The receiver did not respond in time.
@@ -383,7 +383,7 @@ impl Webhook {
     /// Checks that a secret can be used for signing.
     ///
     /// # Errors
-    /// What is wrong with the secret, without repeating it.
+    /// Says what is wrong with the secret, without repeating it.
     pub(crate) fn check(secret: &Secret) -> Result<(), String> {
         WebhookSigner::new(secret).map(drop)
     }

@@ -1,9 +1,9 @@
-//! Settlement: sends the journal's steps to the store, each step once and in order, even across outages of the store.
+//! Settlement: sends the journal's steps to the store. Each step is sent once and in order, even across outages of the store.
 //!
-//! Each account with unacknowledged steps has one task that sends them in order. If the store is unreachable, they are only sent
+//! Each account with unacknowledged steps has one task that sends them in order. If the store is unreachable, the steps are sent
 //! later. If the store may have lost acknowledged writes ([`LedgerStore::epochs`]), the settlement reads the watermark of every
-//! account in the journal from the store, and sends the steps that the store lacks again. It also sends the last records of keys
-//! and accounts again.
+//! account in the journal from the store, and sends the missing steps again. It also sends the last records of keys and accounts
+//! again.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -39,7 +39,7 @@ use crate::money::settlement::account::{settle_left_over, settle_possibly_settle
 
 /// Maximum number of concurrent calls to the store.
 const CALLS_MAX: usize = 16;
-/// The minimum and the maximum pause after a failed call.
+/// The pause after a failed call. It doubles with each further failure, up to `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -50,7 +50,7 @@ pub(crate) struct Settler {
     store: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyHealer>,
     calls: Arc<Semaphore>,
-    /// Where the accounts that were charged are recorded.
+    /// The record of accounts that were charged.
     charged: Arc<ChargedAccounts>,
     /// The pause after an account's first failed call.
     pause: Duration,
@@ -62,11 +62,11 @@ enum FinishedTask {
     Account(SmolStr),
     /// All watermarks were read from the store. These accounts may have steps to send.
     Checked(Vec<(SmolStr, Recheck)>),
-    /// The last records of keys and accounts were sent again.
+    /// The last records of keys and accounts have been sent again.
     Healed,
 }
 
-/// Why an account must be checked again. `None` if it need not be.
+/// The reason why an account must be checked again; `None` if it need not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Recheck {
     None,
@@ -100,13 +100,13 @@ impl Settler {
         }
     }
 
-    /// Sets where the accounts that were charged are recorded.
+    /// Sets the record of accounts that were charged.
     pub(crate) fn with_charged(self, charged: Arc<ChargedAccounts>) -> Self {
         Self { charged, ..self }
     }
 
     /// Runs until `shutdown` becomes true. Steps that have not been sent by then stay in the journal.
-    /// [`Journal::wait_until_acknowledged`] completes when all are sent.
+    /// [`Journal::wait_until_acknowledged`] completes when all steps are acknowledged.
     pub(crate) async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
         epochs.mark_changed();
@@ -170,7 +170,7 @@ impl Settler {
         }
     }
 
-    /// Starts the account's task. If it is already running, records the recheck for it.
+    /// Starts the account's task. If the task is already running, records the recheck for it.
     fn start_sending(&self, tasks: &mut Tasks, account: SmolStr, recheck: Recheck) {
         if let Some(kept) = tasks.lanes.get_mut(&account) {
             *kept = recheck.max(*kept);

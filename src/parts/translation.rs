@@ -1,4 +1,5 @@
-//! Entry points to translation for benches and fuzz targets: single requests, answers and carriers of reasoning, without a gateway.
+//! Entry points to translation for benches and fuzz targets: single requests, answers and carriers of reasoning, without a
+//! gateway.
 
 use serde::{
     Deserialize,
@@ -29,7 +30,7 @@ pub use crate::domain::{
 const MAKER: [&str; 3] = ["host", "model", "a"];
 /// The model's name at the provider. Gemini's rules for reasoning depend on it.
 const MODEL: &str = "gemini-3-pro-preview";
-/// The client's request, of which a Responses answer repeats members.
+/// The client's request. A Responses answer repeats some of its members.
 const REPEATED_REQUEST: &str = r#"{"model":"big","input":"hi"}"#;
 /// The time at which an answer begins, in seconds since the Unix epoch.
 const CREATED_UNIX: i64 = 1_790_000_000;
@@ -87,8 +88,8 @@ impl ProtocolPair {
         }
     }
 
-    /// Sets where a `chat/completions` provider has its reasoning, by the word for it in `[chat]` of a provider's file. Returns
-    /// `None` for another word.
+    /// Sets where a `chat/completions` provider has its reasoning. `word` is the value of the corresponding setting in `[chat]`
+    /// of a provider's file. Returns `None` if the value is not valid.
     #[must_use]
     pub fn with_chat_reasoning(mut self, word: &str) -> Option<Self> {
         let word: StrDeserializer<'_, Error> = word.into_deserializer();
@@ -115,8 +116,8 @@ impl ProtocolPair {
         })
     }
 
-    /// Begins the translation of an answer, which a client with the tools of `request` gets in this form; `None` for a client
-    /// without tools. `is_stream` says whether the provider answers with events.
+    /// Begins the translation of an answer. `request` provides the names of the client's tools; `None` for a client without
+    /// tools. `form` is the form of the client's answer, and `is_stream` says whether the provider answers with events.
     pub fn begin_answer(&self, request: Option<&PairRequest>, form: PairAnswerForm, is_stream: bool) -> PairAnswer {
         let frame = AnswerFrame {
             form: match form {
@@ -136,15 +137,15 @@ impl ProtocolPair {
         PairAnswer(AnswerTranslator::new(&self.translation, frame, is_stream))
     }
 
-    /// Wraps the reasoning state with this JSON text into a carrier, for a client that gets the text `visible` with it. Returns
-    /// `None` if the text is not a state, or the carrier would be too long.
+    /// Wraps a reasoning state, given as JSON, into a carrier for a client that also gets the text `visible`. Returns `None` if
+    /// the JSON is not a reasoning state, or if the carrier would be too long.
     pub fn wrap_state(&self, state: &str, visible: &str) -> Option<String> {
         let state: ReasoningState<'_> = serde_json::from_str(state).ok()?;
         state.wrap(&self.maker, visible)
     }
 
-    /// Returns the JSON text of the reasoning state in a client's opaque field, beside the text `visible`. Returns `None` if the
-    /// field is not a carrier of the pair's provider.
+    /// Returns, as JSON, the reasoning state in a client's opaque field, which the client sends together with the text `visible`.
+    /// Returns `None` if the field is not a carrier of the pair's provider.
     pub fn unwrap_state(&self, field: &str, visible: &str) -> Option<String> {
         match CarriedReasoning::unwrap(field, visible, &self.maker) {
             CarriedReasoning::Own(state) => serde_json::to_string(&state).ok(),
@@ -154,13 +155,13 @@ impl ProtocolPair {
 }
 
 impl PairAnswer {
-    /// Translates the next bytes of the provider's body, and appends the client's to `out`.
+    /// Translates the next bytes of the provider's body, and appends the client's bytes to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut String) {
         self.0.push(bytes, out);
     }
 
-    /// Ends the provider's body, and appends the client's last bytes to `out`: the end of a complete answer with this usage, or an
-    /// in-band error. Returns whether the provider has completed the answer or has reported its failure in a stream.
+    /// Ends the provider's body, and appends the client's last bytes to `out`: the end of a complete answer with this usage, or
+    /// an in-band error. Returns whether the provider has completed the answer or has reported its failure in a stream.
     pub fn end(&mut self, usage: &Usage, out: &mut String) -> bool {
         self.0.on_end(out);
         match self.0.fault() {

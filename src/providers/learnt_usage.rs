@@ -1,6 +1,6 @@
 //! Values that this node has learned from finished requests. For each model, it learns the error of the estimates. For each key
-//! and model, it learns how much input is usually read from a cache and how long answers usually are. The values are in memory
-//! only, so a restarted node learns them again.
+//! and model, it learns how much of the input is usually read from a cache, and how long answers usually are. The values are in
+//! memory only, so a restarted node learns them again.
 
 use std::hash::Hash;
 
@@ -14,7 +14,7 @@ use crate::domain::{
     wire::{json_scan::ConversationTurns, tokens::TokenFactor, usage::Usage},
 };
 
-/// The maximum number of stored kinds of requests, those of keys and of accounts together.
+/// The maximum number of stored kinds of requests, for keys and accounts together.
 pub(crate) const KINDS_MAX: usize = 65_536;
 /// The maximum number of models with stored values.
 pub(crate) const MODELS_MAX: usize = 4_096;
@@ -56,7 +56,7 @@ pub(crate) struct UsageHandle {
 /// The typical usage of requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TypicalUsage {
-    /// The typical input of the requests, by parts.
+    /// The typical input of the requests, divided into parts.
     pub input: TypicalInput,
     /// The typical output of the requests.
     pub output: TypicalOutput,
@@ -94,8 +94,8 @@ impl LearnedUsage {
         }
     }
 
-    /// Returns the typical usage of a kind of request. For a new key, these are the values of its account's other keys; `None` if
-    /// there are none. Values of other accounts are never used.
+    /// Returns the typical usage of a kind of request. For a new key, returns the typical usage of its account's other keys;
+    /// `None` if there is none. Values of other accounts are never used.
     pub(crate) fn typical(&self, kind: &UsageHandle) -> Option<TypicalUsage> {
         let of = |hash| self.kinds.get(hash, KINDS_MAX);
         of(kind.of_key).or_else(|| of(kind.of_account))
@@ -160,8 +160,8 @@ impl UsageKey<'_> {
 
 /// Values by the hash of their name. Two names with the same hash share a value, which only makes an estimate worse.
 ///
-/// The table keeps two generations. When a shard is full, its older generation is dropped; values that were used since the last
-/// time stay.
+/// The table keeps two generations. When a shard is full, its older generation is dropped. Values that were used since the last
+/// drop are kept.
 #[derive(Debug)]
 struct UsageTable<T> {
     shards: [Mutex<UsageShard<T>>; SHARDS],

@@ -53,14 +53,14 @@ pub(crate) struct Pool {
     backends: Vec<SharedBackends>,
     /// The circuits of each model, by the provider's name for the model. The configuration bounds the number of models.
     models: Arc<Mutex<BTreeMap<String, ModelBreakers>>>,
-    /// The number of requests that went to another provider because an open circuit or cooldown made this one unusable.
+    /// The number of requests that were sent to another provider because an open circuit or a cooldown made this one unusable.
     passed_over: Arc<AtomicU64>,
     budget: Arc<Mutex<RetryBudget>>,
     budget_percent: u16,
 }
 
 /// The circuits of one model at a provider. Each model has its own, because a provider may be overloaded for one model only.
-/// Token counts have their own, because they may run on other servers.
+/// Token counts have a circuit of their own, because they may run on other servers.
 #[derive(Debug, Default)]
 struct ModelBreakers {
     generating: Breaker,
@@ -72,7 +72,7 @@ struct ModelBreakers {
 pub(crate) struct OpenCircuit {
     /// The provider's name for the model.
     pub upstream_model: String,
-    /// The time from which on the next probe can go there.
+    /// The earliest time at which the next probe is possible.
     pub until: Instant,
 }
 
@@ -219,7 +219,7 @@ impl Pool {
         models.iter().filter_map(passed_over).collect()
     }
 
-    /// Counts a request that goes to another provider because an open circuit or cooldown makes this one unusable.
+    /// Counts a request that is sent to another provider because an open circuit or a cooldown makes this one unusable.
     pub(crate) fn count_passed_over(&self) {
         self.passed_over.fetch_add(1, Ordering::Relaxed);
     }
@@ -249,8 +249,8 @@ impl Pool {
         hosts.into_iter().map(str::to_owned).collect()
     }
 
-    /// Returns the provider's addresses with their state. Operations that share all backends share one entry for each address. An
-    /// address of other backends may occur several times.
+    /// Returns the provider's addresses with their state. Operations that share all backends share one entry for each address.
+    /// Otherwise, an address may occur several times.
     pub(crate) fn backend_states(&self, now: Instant) -> Vec<BackendState> {
         self.backends
             .iter()
@@ -264,8 +264,8 @@ impl Pool {
     }
 }
 
-/// A circuit that requests share. Clones are the same circuit. Each request has a permit of the circuit, which is returned
-/// however the request ends.
+/// A circuit that requests share. Clones are the same circuit. A request needs a permit of the circuit, which is returned however
+/// the request ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breaker(Arc<Mutex<Circuit>>);
 
@@ -309,7 +309,7 @@ impl Breaker {
         circuit.is_closed(now) || probing == Probing::Allowed && circuit.admits(now)
     }
 
-    /// The time until which the circuit is open; `None` if it is not open.
+    /// The time at which the open circuit ends; `None` if the circuit is not open.
     pub(crate) fn open_until(&self, now: Instant) -> Option<Instant> {
         self.0.lock().open_until(now)
     }

@@ -1,5 +1,5 @@
-//! Records state at providers: which account owns the state, and which provider and credential serve it. This node has the state
-//! that its own answers create in memory at once. For other nodes, the state is written to the store while the answer passes.
+//! Records state at providers: the account that owns the state, and the provider and credential that serve it. This node has the
+//! records for its own answers in memory at once. For other nodes, they are written to the store while the answer passes.
 //! Requests never wait for such a write, but the end of an answer does.
 
 #[cfg(test)]
@@ -32,10 +32,10 @@ use crate::{
 /// The maximum number of entries in memory. When it is reached, the older of two generations is dropped.
 const RECENT_MAX: usize = 65_536;
 
-/// A future that completes when an answer's new state is written, or cannot be written for now.
+/// A future that completes when an answer's new state has been written, or cannot be written at present.
 pub(crate) type WriteCompletion = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The provider state that this node has in memory, in front of the store. All requests share it.
+/// The records of provider state that this node has in memory as a cache of the store. All requests share them.
 pub(crate) struct StateRegistry {
     store: Arc<dyn SessionStore>,
     recent: Mutex<RecentStates>,
@@ -66,7 +66,7 @@ impl RecentStates {
 }
 
 impl StateRegistry {
-    /// Creates an empty registry in front of a store. Returns the registry and the task that writes to the store.
+    /// Creates an empty registry that caches a store. Returns the registry and the task that writes to the store.
     pub(crate) fn new(store: Arc<dyn SessionStore>) -> (Self, StateWriter) {
         let (sender, queue) = mpsc::channel(QUEUE_MAX);
         let (failing, fails) = watch::channel(false);
@@ -118,8 +118,8 @@ impl StateRegistry {
         }
     }
 
-    /// Records the provider and credential that serve a state. Never waits. Until the record is written to the store, it counts
-    /// in `on_the_way`.
+    /// Records the provider and credential that serve a state. Never waits. The record is in `on_the_way` until it is written to
+    /// the store.
     pub(crate) fn record(&self, state: StateKey, served_by: &ServedBy, on_the_way: &PendingWrites) {
         let known = self.recent.lock().get(&state) == Some(served_by);
         if known {
@@ -135,9 +135,9 @@ impl StateRegistry {
         }
     }
 
-    /// Returns a future that completes when these records are written, so that every node has them, even if this one ends. The
-    /// future completes after `timeout` at the latest, and at once while writes fail. Returns `None` if there is nothing to wait
-    /// for.
+    /// Returns a future that completes when these records are written, so that every node has them even if this one ends. The
+    /// future completes after `timeout` at the latest, and at once while writes fail. Returns `None` if all records are already
+    /// written, or if writes fail.
     pub(crate) fn written(&self, names: PendingWrites, timeout: Duration) -> Option<WriteCompletion> {
         let rest = names.completion().filter(|_| !*self.fails.borrow())?;
         let mut fails = self.fails.clone();
@@ -150,7 +150,7 @@ impl StateRegistry {
         }))
     }
 
-    /// The number of records that could not be queued for the store, so that other nodes do not get them. A metric reports it.
+    /// The number of records that could not be queued for the store, so other nodes do not get them. A metric reports the number.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -161,7 +161,8 @@ impl StateRegistry {
 pub(crate) struct FoundStates {
     /// The provider and credential that serve each state, in the order of the requested states; `None` for an unknown state.
     pub served_by: Vec<Option<ServedBy>>,
-    /// Whether the answer is complete. False if the store was needed and did not answer; a `None` may be wrong then.
+    /// Whether the result is complete. False if the store was needed and did not answer; then an entry can be `None` although the
+    /// state is known.
     pub is_whole: bool,
 }
 
@@ -177,7 +178,7 @@ struct Receipt {
     _sender: Arc<oneshot::Sender<Infallible>>,
 }
 
-/// The records of one answer's state that are being written to the store. Each receipt that still exists is one of them.
+/// The records of one answer's state that are being written to the store. Each record has a receipt until it is written.
 #[derive(Debug)]
 pub(crate) struct PendingWrites {
     receipt: Receipt,
@@ -206,7 +207,7 @@ impl PendingWrites {
     fn completion(self) -> Option<impl Future<Output = ()> + Send + 'static> {
         let Self { receipt, mut arrived } = self;
         drop(receipt);
-        // No value is ever sent. The receiver completes when the last receipt is dropped.
+        // No value is ever sent: receiving ends when the last receipt is dropped.
         matches!(arrived.try_recv(), Err(TryRecvError::Empty)).then(|| async move {
             let _ = arrived.await;
         })
@@ -235,8 +236,8 @@ pub(crate) struct StateWriter {
 }
 
 impl StateWriter {
-    /// Writes records until `stop` becomes true, and then those that are still queued. Records wait while the store is
-    /// unreachable.
+    /// Writes records until `stop` becomes true, and then writes the records that are still queued. Records wait while the store
+    /// is unreachable.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {

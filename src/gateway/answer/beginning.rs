@@ -34,7 +34,7 @@ enum BodyStart {
     Nothing,
     /// An answer.
     Answer,
-    /// An error in the provider's words, which corresponds to this HTTP status.
+    /// An error that the provider reports. The number is the corresponding HTTP status.
     Error(u16),
     /// No answer, and the rest of the body cannot contain one.
     NoAnswer,
@@ -105,7 +105,7 @@ pub(crate) fn on_piece(
                 credential_refused,
             };
             verdict::decide_after_answer(metrics, forward, event)?;
-            // No other attempt follows, so the client gets the error in the provider's words.
+            // No other attempt follows, so the client gets the provider's own error.
             begin(session, forward, piece)?;
             Ok(true)
         }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Passes a piece of the answer's body, or its end, to the client. Charges the request before the client gets the last bytes. An
-/// error return breaks the client's connection.
+/// `Err` result breaks the client's connection.
 pub(crate) fn pass(
     gateway: &Gateway,
     session: &mut Session,
@@ -115,8 +115,8 @@ fn boundaries(forward: &Forward, has_come: bool) -> MessageBoundaries {
     }
 }
 
-/// Masks the credential in errors within a piece, and at the `end` also in the bytes that waited for more. An `Err` result breaks
-/// the connection, because nothing can be masked in compressed bytes.
+/// Masks the credential in errors within a piece. At the `end`, also masks it in the bytes that waited for more. An `Err` result
+/// breaks the connection, because nothing can be masked in compressed bytes.
 fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let (masking, attempts) = (&mut forward.masking, &forward.attempts);
     if !forward.meter.is_compressed() {
@@ -135,8 +135,8 @@ fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option
     is_passed.map_err(|MaskFailure| Error::explain(ErrorType::ConnectionClosed, why).into_up())
 }
 
-/// Replaces a piece, or the end, by the bytes that the outlet releases to the client. Observation and billing use the provider's
-/// own bytes.
+/// Replaces a piece, or the end, by the bytes that the outlet releases to the client. Observation and billing use the bytes as
+/// the provider sent them.
 fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     match &mut forward.outlet {
         Outlet::Rewrite(rewriter) => rewrite(rewriter, piece, end),

@@ -1,6 +1,6 @@
-//! Handles a provider's error answer. weir withholds its head and body until its end. Then weir decodes the answer, decides by
-//! the provider's file what the answer means, masks the credential in it, and sends it to the client in the form that the client
-//! expects. The client gets nothing of the answer if another attempt follows or the provider refused the credential.
+//! Handles a provider's error answer. weir withholds the head and the body of the answer until its end. Then weir decodes the
+//! answer, determines its meaning by the provider's file, masks the credential in it, and sends it to the client in the form that
+//! the client expects. The client gets nothing of the answer if another attempt follows or the provider refused the credential.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ pub(crate) fn conclude(metrics: &Metrics, forward: &mut Forward) -> Result<()> {
     Ok(())
 }
 
-/// Decides what a complete error answer means, and prepares it for the client. An `Err` result ends the attempt.
+/// Determines the meaning of a complete error answer, and prepares the answer for the client. An `Err` result ends the attempt.
 pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) -> Result<ErrorReply> {
     let text = error.take_text();
     let WithheldError {
@@ -140,7 +140,7 @@ pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut 
     Ok(ErrorReply { head, body })
 }
 
-/// Returns the pause that the head of an error answer asks for; `None` if it asks for none.
+/// Returns the pause that the head of an error answer requests; `None` if it requests none.
 pub(crate) fn asked_pause(head: &ResponseHeader) -> Option<Duration> {
     let header = |name: &str| head.headers.get(name)?.to_str().ok();
     retry_after(header, clock::unix_millis())

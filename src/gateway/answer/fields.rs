@@ -30,8 +30,8 @@ pub(crate) fn adapt(forward: &Forward, head: &mut ResponseHeader) -> Result<()> 
     Ok(())
 }
 
-/// Sets the header that names what a translation did not carry over as it is, to this value; `None` for an answer that is not
-/// translated.
+/// Sets the header that lists the losses of a translation to `value`. Does nothing if `value` is `None`, because the answer is
+/// not translated.
 pub(crate) fn set_translation(value: Option<String>, head: &mut ResponseHeader) -> Result<()> {
     match value.and_then(|value| HeaderValue::try_from(value).ok()) {
         Some(value) => head.insert_header(TRANSLATION_HEADER, value),
@@ -39,8 +39,8 @@ pub(crate) fn set_translation(value: Option<String>, head: &mut ResponseHeader) 
     }
 }
 
-/// Removes headers about the provider's connection (RFC 9110 section 7.6.1), about the provider's front end and the operator's
-/// account at the provider, and headers that contain the credential.
+/// Removes the headers about the provider's connection (RFC 9110 section 7.6.1), its front end and the operator's account there,
+/// and the headers that contain the credential.
 fn strip(forward: &Forward, head: &mut ResponseHeader) {
     let credential = forward.attempts.secret();
     // An error may quote the credential with some characters masked. Any other answer could only contain the complete credential.
@@ -108,13 +108,13 @@ pub(crate) fn suppress_interim_heads(session: &mut Session) {
     session.set_ignore_info_resp(true);
 }
 
-/// Builds an empty interim head for Pingora, in place of a head that the client must not get yet (see
-/// [`suppress_interim_heads`]). Its status is not 100, because a client that expects `100 Continue` would get it.
+/// Builds an empty interim head for Pingora, instead of a head that the client must not get yet (see [`suppress_interim_heads`]).
+/// Its status is not 100, because a client that expects `100 Continue` would get it.
 pub(crate) fn interim_head() -> Result<ResponseHeader> {
     ResponseHeader::build(StatusCode::EARLY_HINTS, Some(0))
 }
 
-/// Adds headers that inform a Messages client about its key's quota, in place of the provider's headers about the operator's
+/// Adds headers that inform a Messages client about its key's quota, instead of the provider's headers about the operator's
 /// account. Applies only to successes and to keys with a quota. An error keeps the provider's headers, because they say when to
 /// try again.
 pub(crate) fn add_spend_limit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {

@@ -67,7 +67,7 @@ pub(crate) struct AnswerOutcome {
     pub status: u16,
     /// Whether the provider refuses the credential.
     pub refused: bool,
-    /// The pause that the provider asks for (`Retry-After` or its protocol's own field); `None` if it asks for none.
+    /// The pause that the provider requests (`Retry-After` or its protocol's own field); `None` if it requests none.
     pub asked_pause: Option<Duration>,
     /// Whether the request's body can be sent again.
     pub can_resend: bool,
@@ -229,7 +229,7 @@ impl AttemptPlan {
     }
 
     /// Handles a provider that timed out, or closed the connection before the answer's head. Returns whether to continue with
-    /// another provider. `may` is the operator's permission for that: the silent provider may have served the request.
+    /// another provider. The silent provider may have served the request, so the operator has to permit that (`may`).
     pub(crate) fn on_no_answer(&mut self, may: bool, dice: f64, now: Instant) -> bool {
         self.visit.on_backend_failed(now);
         self.visit.on_give_up(now);

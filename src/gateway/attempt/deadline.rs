@@ -93,7 +93,7 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// Returns the reason for which the answer breaks off; `None` if the deadline has not ended the attempt.
+    /// Returns the reason why the answer breaks off; `None` if the deadline has not ended the attempt.
     pub(crate) fn break_reason(self) -> Option<Break> {
         match self {
             Self::Running => None,
@@ -159,8 +159,8 @@ impl Deadlines {
         }
     }
 
-    /// Begins the deadline of an attempt. `handle` is shut down when a limit passes, including the one of `presence`, or when the
-    /// drain ends.
+    /// Begins the deadline of an attempt. `handle` is shut down when the drain ends or a limit passes. The limits include the one
+    /// of `presence`.
     pub(crate) fn begin(
         &self,
         handle: Arc<SocketHandle>,
@@ -366,8 +366,8 @@ impl DeadlineState {
         unattended.map_or(due, |unattended| unattended.min(due))
     }
 
-    /// Returns when to check this attempt again. The first byte, the head of an error and a disconnect of the client can bring
-    /// the deadline forward. They cannot bring it to a time before the end of the limit that would begin if they happened now.
+    /// Returns when to check this attempt again. That is before the deadline if a shorter limit could begin now: the first byte,
+    /// the head of an error and a disconnect of the client each begin a limit that can pass before the present deadline.
     fn next_check(&self, now: Instant) -> Instant {
         let finish = self
             .presence

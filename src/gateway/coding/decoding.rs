@@ -17,7 +17,7 @@ pub enum DecodingError {
     TooLarge,
 }
 
-/// The data that is allowed after the end of a compressed stream.
+/// The data that may follow the end of a compressed stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Following {
     /// No data.
@@ -38,7 +38,7 @@ pub struct Decoding {
 }
 
 impl Decoding {
-    /// Starts to decode a stream. Returns at most `bytes_max` decoded bytes of it.
+    /// Starts to decode a stream. The decoder returns at most `bytes_max` decoded bytes.
     ///
     /// # Errors
     /// Fails if the decoder's state cannot be allocated.

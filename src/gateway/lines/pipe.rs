@@ -1,4 +1,4 @@
-//! Streams that Pingora takes for a new connection to a provider, because the request on them goes over a WebSocket.
+//! Streams that look to Pingora like a new connection to a provider, although the request on them is sent over a WebSocket.
 
 use std::{
     fmt, io,
@@ -37,8 +37,8 @@ pub(super) fn stream(socket: impl VirtualSocket + 'static, handle: Arc<SocketHan
     Ok(stream)
 }
 
-/// Pingora's side of a request that goes over a WebSocket. What Pingora writes is discarded, because the WebSocket has the body
-/// already; what Pingora reads is the answer.
+/// Pingora's side of a request that is sent over a WebSocket. The bytes that Pingora writes are discarded, because the WebSocket
+/// already has the body. The bytes that Pingora reads are the answer.
 pub(super) struct RequestPipe {
     answer: DuplexStream,
     request: RequestEnd,
@@ -49,14 +49,14 @@ pub(super) struct RequestPipe {
 /// Finds the end of a request with a body of known length.
 #[derive(Debug)]
 struct RequestEnd {
-    /// The number of bytes of [`HEAD_END`] that have just been written.
+    /// The number of bytes of [`HEAD_END`] with which the written bytes end.
     matched: usize,
     /// The number of bytes of the body that have not been written.
     remaining: usize,
 }
 
 impl RequestEnd {
-    /// Handles the next bytes of the request. Returns whether the request is complete with them.
+    /// Handles the next bytes of the request. Returns true if they complete the request.
     fn push(&mut self, bytes: &[u8]) -> bool {
         let mut rest = bytes;
         while let (Some(awaited), Some((first, behind))) = (HEAD_END.get(self.matched), rest.split_first()) {
@@ -110,7 +110,7 @@ impl AsyncWrite for RequestPipe {
         if self.request.push(bytes)
             && let Some(complete) = self.complete.take()
         {
-            // Without a receiver, the WebSocket has ended, and so has the answer.
+            // If there is no receiver, the WebSocket has ended, and so has the answer.
             let _ = complete.send(());
         }
         Poll::Ready(Ok(bytes.len()))
@@ -125,16 +125,16 @@ impl AsyncWrite for RequestPipe {
     }
 }
 
-/// A connection on which the provider has refused the handshake. Its answer to the handshake becomes the answer to the request,
-/// which is not sent.
+/// A connection on which the provider has refused the handshake. The provider's answer to the handshake becomes the answer to the
+/// request, and the request is not sent.
 pub(super) struct RefusedHandshake {
-    /// The first bytes of the answer, which have been read.
+    /// The first bytes of the answer, which were read with its head.
     ahead: Bytes,
     connection: Stream,
 }
 
 impl RefusedHandshake {
-    /// Creates the socket. `ahead` is what has been read from the connection.
+    /// Creates the socket. `ahead` contains the bytes that have been read from the connection.
     pub(super) fn new(ahead: Bytes, connection: Stream) -> Self {
         Self { ahead, connection }
     }

@@ -1,5 +1,5 @@
-//! The connection of a WebSocket to a provider. It is opened as for a POST, and the handshake is sent on it. Then it carries
-//! frames; pings are answered here.
+//! The connection of a WebSocket to a provider. It is opened like the connection for a POST, and the handshake is sent on it.
+//! After that, it carries frames. This module answers the provider's pings.
 
 use std::{
     future::poll_fn,
@@ -45,7 +45,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// The maximum number of bytes of a request that are masked at once.
 const WRITE_BYTES: usize = 16 * 1024;
 
-/// The fault of a provider that sends a message that is not text.
+/// The fault of a provider that sends a binary message.
 const BINARY: FrameFault = FrameFault {
     code: 1003,
     reason: "messages must be text",
@@ -56,7 +56,7 @@ const BINARY: FrameFault = FrameFault {
 pub(super) enum LineEvent {
     /// A complete text message.
     Message(Vec<u8>),
-    /// The provider closes the WebSocket, with this code if it gives one.
+    /// The provider closes the WebSocket. The value is the close code; `None` if the provider sends none.
     Closed(Option<u16>),
     /// The provider has violated the protocol.
     Fault(FrameFault),
@@ -67,11 +67,11 @@ pub(super) enum LineEvent {
 /// The state of the bytes that were written to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineWriteState {
-    /// All of them have been passed to the system.
+    /// All bytes have been passed to the system.
     Flushed,
-    /// The connection may still have some of them.
+    /// Some bytes may still be in the connection's buffers.
     Unflushed,
-    /// A write has failed. Nothing more is written, but what the provider has sent is still read.
+    /// A write has failed. Nothing more is written, but bytes from the provider are still read.
     Broken,
 }
 
@@ -84,9 +84,9 @@ pub(super) struct LineStream {
     message: Vec<u8>,
     /// Complete bytes of frames that are being written.
     outbound: BytesMut,
-    /// The request of which not all bytes are in `outbound`; `None` if there is none.
+    /// The request that is not completely in `outbound` yet; `None` if no request is being sent.
     request: Option<MaskedText>,
-    /// The payload of the most recent ping that was not answered; it replaces earlier ones.
+    /// The payload of the most recent ping, until it is answered. It replaces the payloads of earlier pings.
     pong: Option<Bytes>,
     /// Pings and a close frame of weir's own.
     controls: BytesMut,
@@ -95,7 +95,8 @@ pub(super) struct LineStream {
 }
 
 impl LineStream {
-    /// Takes over a connection whose handshake has been accepted. `ahead` has the bytes that were read after the answer to the handshake.
+    /// Creates the stream of a connection whose handshake has been accepted. `ahead` contains the bytes that were read after the
+    /// answer to the handshake.
     pub(super) fn new(connection: Stream, ahead: BytesMut) -> Self {
         let limits = FrameLimits {
             message_bytes_max: EVENT_BYTES_MAX as u64,
@@ -115,22 +116,22 @@ impl LineStream {
         }
     }
 
-    /// Begins to send a message, behind what is being written. The previous message must have been sent.
+    /// Begins to send a message after the frames that are being written. The previous message must have been sent.
     pub(super) fn send(&mut self, parts: Vec<Bytes>) {
         self.request = Some(MaskedText::new(parts, new_mask()));
     }
 
-    /// Whether a part of what is to be sent has not been passed to the connection, or could not be.
+    /// Whether some bytes to be sent have not been passed to the connection, possibly because a write failed.
     pub(super) fn is_sending(&self) -> bool {
         self.request.is_some() || !self.outbound.is_empty() || self.written == LineWriteState::Broken
     }
 
-    /// Adds a ping to what is written.
+    /// Adds a ping to the frames to be written.
     pub(super) fn queue_ping(&mut self) {
         write_control(&mut self.controls, ControlOpcode::Ping, b"", Some(new_mask()));
     }
 
-    /// Adds a close frame to what is written. Nothing may follow it.
+    /// Adds a close frame to the frames to be written. It must be the last one.
     pub(super) fn queue_close(&mut self, code: u16, reason: &str) {
         write_close(&mut self.controls, code, reason, Some(new_mask()));
     }
@@ -140,7 +141,7 @@ impl LineStream {
         std::mem::take(&mut self.has_received)
     }
 
-    /// Writes what waits, and returns the next event.
+    /// Writes the waiting frames as far as possible, and returns the next event.
     pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<LineEvent> {
         loop {
             // Bytes that cannot be written now are written at the next call: the connection wakes the task when it accepts more.
@@ -156,7 +157,7 @@ impl LineStream {
                 Ok(None) => {}
             }
             if self.inbound.is_empty() {
-                // An idle WebSocket keeps no memory for what has been read.
+                // An idle WebSocket uses no memory for received bytes.
                 self.inbound = BytesMut::new();
             }
             let mut space = [MaybeUninit::uninit(); READ_BYTES];
@@ -171,7 +172,7 @@ impl LineStream {
         }
     }
 
-    /// Handles a part of a frame. Returns the event that is complete with it.
+    /// Handles a part of a frame. Returns the event that this part completes; `None` if it completes none.
     fn on_frame(&mut self, event: FrameEvent) -> Option<LineEvent> {
         match event {
             FrameEvent::MessageStart {
@@ -191,7 +192,7 @@ impl LineStream {
         None
     }
 
-    /// Writes what waits. Ready once all of it has been passed to the system, or nothing more can be written.
+    /// Writes the waiting frames. Ready once all of them have been passed to the system, or once nothing more can be written.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.written == LineWriteState::Broken {
             return Poll::Ready(());
@@ -227,7 +228,7 @@ impl LineStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Puts the next bytes into `outbound`, which is empty. Control frames wait for the end of a request's frame.
+    /// Moves the next bytes to be sent into `outbound`, which is empty. Control frames wait for the end of a request's frame.
     fn refill(&mut self) {
         self.outbound = BytesMut::new();
         if let Some(mut request) = self.request.take() {
@@ -244,8 +245,8 @@ impl LineStream {
         self.outbound.extend_from_slice(&controls);
     }
 
-    /// Writes what waits, and discards what the provider still sends until it closes, too: unread bytes would reset the
-    /// connection, and the provider might lose the close frame. The caller limits the time.
+    /// Writes the waiting frames, and discards the bytes that the provider sends until it closes, too. Unread bytes would reset
+    /// the connection, and the provider might lose the close frame. The caller limits the time.
     pub(super) async fn close(&mut self) {
         poll_fn(|cx| self.poll_write(cx)).await;
         loop {
@@ -257,7 +258,7 @@ impl LineStream {
     }
 }
 
-/// Returns the mask of a frame. The author of the payload must not be able to predict it (RFC 6455 section 5.3).
+/// Returns a random mask for a frame. The author of the payload must not be able to predict it (RFC 6455 section 5.3).
 fn new_mask() -> [u8; 4] {
     rand::rng().random()
 }
@@ -281,9 +282,10 @@ pub(super) struct OpenedLine {
 pub(super) enum OpeningFailure {
     /// No connection was established.
     Connect(Box<Error>),
-    /// The provider refuses or limits the credential. `ahead` is what was read of its answer.
+    /// The provider refuses the credential or limits its rate. `ahead` contains the part of the provider's answer that has been
+    /// read.
     Credential(HandshakeRefusal, OpenedLine),
-    /// The provider serves no WebSocket here, or not now.
+    /// The provider does not serve WebSockets at this place, or not now.
     Refused(HandshakeRefusal),
 }
 
@@ -303,8 +305,8 @@ impl LineConnector {
         }
     }
 
-    /// Opens a WebSocket. `head` is the handshake's request line and headers without its key. The connection has the time limit
-    /// of the peer, and the handshake has `timeout`.
+    /// Opens a WebSocket. `head` is the handshake's request line and headers without its key. The time limit of the connection is
+    /// the peer's, and that of the handshake is `timeout`.
     pub(super) async fn open(
         &self,
         peer: &HttpPeer,
@@ -360,7 +362,8 @@ impl LineConnector {
     }
 }
 
-/// Sends the handshake and reads the head of its answer. Returns the length of the head, and the bytes that have been read.
+/// Sends the handshake and reads the head of the answer. Returns the length of the head in bytes, and all bytes that have been
+/// read.
 async fn exchange(connection: &mut Stream, head: &[u8], key: &str) -> io::Result<(usize, BytesMut)> {
     let fields = format!(
         "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: {key}\r\n\r\n"
@@ -396,7 +399,7 @@ mod tests {
         poll_fn(|cx| line.poll_event(cx)).await
     }
 
-    /// The events that a server decodes from what it has received.
+    /// Returns the events that a server decodes from the bytes that it has received.
     fn decoded(bytes: &[u8]) -> Vec<FrameEvent> {
         let limits = FrameLimits {
             message_bytes_max: 1 << 20,

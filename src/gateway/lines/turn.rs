@@ -1,5 +1,5 @@
-//! One request on a WebSocket to a provider: the frame that requests the response, and the answer for Pingora that the provider's
-//! frames become. And the task that carries one request after the other.
+//! One request on a WebSocket to a provider: sends the frame that requests the response, and turns the provider's frames into the
+//! answer for Pingora. The [`LineTask`] of a WebSocket carries its requests one after the other.
 
 #[cfg(test)]
 mod tests;
@@ -35,11 +35,11 @@ use crate::{
     telemetry::metrics::{GaugeGuard, LineEnd, Metrics},
 };
 
-/// The number of bytes of an answer that wait for Pingora from which nothing more is read from the provider. Until then, the
-/// pings of the provider are answered although the client reads slowly.
+/// The maximum number of bytes of an answer that wait for Pingora before reading from the provider stops. Until then, the
+/// provider's pings are answered even if the client reads slowly.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
-/// The close code of a message that is too large for the peer.
+/// The close code that rejects a message as too large.
 const TOO_BIG: u16 = 1009;
 
 /// The end of a WebSocket to a provider.
@@ -51,23 +51,23 @@ pub(super) struct LineClose {
 }
 
 impl LineClose {
-    /// The end of a WebSocket that weir does not need any more.
+    /// Creates the end of a WebSocket that weir no longer needs.
     pub(super) const fn normal(end: LineEnd) -> Self {
         Self { end, code: Some(1000) }
     }
 
-    /// The end of a WebSocket that carries no close frame.
+    /// Creates the end of a WebSocket that is closed without a close frame.
     pub(super) const fn without_frame(end: LineEnd) -> Self {
         Self { end, code: None }
     }
 
-    /// The end of a WebSocket on which a response has begun that no request asked for.
+    /// The end of a WebSocket on which the provider has begun a response without a request.
     const UNEXPECTED: Self = Self {
         end: LineEnd::Unexpected,
         code: Some(1011),
     };
 
-    /// Returns the end of a WebSocket that this event means while no request runs; `None` if the event is ignored.
+    /// Returns the end of the WebSocket that follows from an event while no request runs; `None` if the event is ignored.
     pub(super) fn from_stray_event(event: &LineEvent) -> Option<Self> {
         Some(match event {
             LineEvent::Message(data) => match ProviderEvent::read(data).kind {
@@ -87,18 +87,18 @@ impl LineClose {
     }
 }
 
-/// The state of a WebSocket that its task shares with the client's socket.
+/// The state of a WebSocket, shared by its task and the client's socket.
 #[derive(Debug, Default)]
 pub(super) struct LineState {
-    /// Whether the WebSocket carries a request, or one is on its way to it.
+    /// Whether the WebSocket carries a request or is reserved for one.
     is_busy: AtomicBool,
-    /// The id of the last response, which the provider can continue on this WebSocket only; `None` if there is none, or it was
-    /// not complete.
+    /// The id of the last response, which the provider can continue on this WebSocket only; `None` if there is no response, or if
+    /// the last one is incomplete.
     last_response: Mutex<Option<String>>,
 }
 
 impl LineState {
-    /// Reserves the WebSocket for a request. Returns false if it carries one.
+    /// Reserves the WebSocket for a request. Returns false if it is already busy.
     pub(super) fn acquire(&self) -> bool {
         !self.is_busy.swap(true, Ordering::AcqRel)
     }
@@ -118,7 +118,7 @@ impl LineState {
     }
 }
 
-/// How far a request on a WebSocket has come. The gateway reads it after the attempt has failed.
+/// The progress of a request on a WebSocket. The gateway reads it after the attempt has failed.
 #[derive(Debug, Default)]
 pub(crate) struct LineProgress {
     /// Whether the provider may have read the request.
@@ -126,8 +126,7 @@ pub(crate) struct LineProgress {
 }
 
 impl LineProgress {
-    /// Whether the provider cannot have read the complete request, or has said that it has not, so that the request can be sent
-    /// again.
+    /// Whether the request can be sent again, because the provider cannot have read all of it, or has reported that it did not.
     pub(crate) fn is_unread(&self) -> bool {
         !self.may_be_read.load(Ordering::Acquire)
     }
@@ -137,23 +136,23 @@ impl LineProgress {
     }
 }
 
-/// A request for a WebSocket.
+/// A request for the task of a WebSocket.
 #[derive(Debug)]
 pub(super) struct LineTurn {
     pub frame: CreateFrame,
-    /// The frame with the complete input, for a provider that does not have the response that `frame` continues. `None` if
-    /// `frame` is complete.
+    /// The frame with the complete input, for a provider that no longer has the response that `frame` continues. `None` if
+    /// `frame` itself has the complete input.
     pub complete_frame: Option<CreateFrame>,
     /// The length of the POST's body in bytes.
     pub body_bytes: usize,
     /// Notified when Pingora has written the request.
     pub written: oneshot::Receiver<()>,
-    /// Takes the answer to the POST.
+    /// The writing end of the answer to the POST.
     pub answer: DuplexStream,
     pub progress: Arc<LineProgress>,
 }
 
-/// A request on a WebSocket, until Pingora has read its answer.
+/// A request on a WebSocket. It exists until Pingora has read the answer.
 pub(super) struct CarriedTurn {
     turn: LineTurn,
     /// Whether the frame is being sent or has been sent.
@@ -166,16 +165,16 @@ pub(super) struct CarriedTurn {
     has_head: bool,
     /// Whether the provider has begun the response.
     is_created: bool,
-    /// Whether nothing follows in the answer.
+    /// Whether the end of the answer is known: nothing is added to `out` any more.
     is_over: bool,
-    /// The end of the WebSocket, which follows the answer; `None` while it stays open.
+    /// The end of the WebSocket, which follows the end of the answer; `None` while the WebSocket stays open.
     close: Option<LineClose>,
     /// Whether the provider has refused the request because of its size.
     is_too_big: bool,
 }
 
 impl CarriedTurn {
-    /// Creates a request of which nothing has been sent.
+    /// Creates a request that has not been sent yet.
     pub(super) fn new(turn: LineTurn) -> Self {
         Self {
             turn,
@@ -195,8 +194,8 @@ impl CarriedTurn {
         self.is_too_big.then_some(self.turn.body_bytes)
     }
 
-    /// Carries the request: sends its frame, and passes the answer on. Ready with its end; an error is also the end of the
-    /// WebSocket.
+    /// Carries the request: sends its frame and passes the answer on. Ready when the request has ended; an error means that the
+    /// WebSocket ends with it.
     pub(super) fn poll(
         &mut self,
         stream: &mut LineStream,
@@ -231,7 +230,7 @@ impl CarriedTurn {
         }
     }
 
-    /// Writes what waits for Pingora. Ready with false if Pingora does not read any more.
+    /// Writes the waiting bytes of the answer for Pingora. Ready with false if Pingora no longer reads.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         while !self.out.is_empty() {
             match ready!(Pin::new(&mut self.turn.answer).poll_write(cx, &self.out)) {
@@ -242,14 +241,14 @@ impl CarriedTurn {
         Poll::Ready(true)
     }
 
-    /// Whether Pingora has dropped its end, which writes nothing.
+    /// Whether Pingora has dropped its end of the pipe. Pingora never writes into this pipe, so a completed read means that.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> bool {
         let mut space = [0; 1];
         let mut read = ReadBuf::new(&mut space);
         Pin::new(&mut self.turn.answer).poll_read(cx, &mut read).is_ready()
     }
 
-    /// Begins to send the frame once Pingora has written the request. Returns false if that will not happen.
+    /// Begins to send the frame once Pingora has written the request. Returns false if Pingora has given up before.
     fn begin(&mut self, stream: &mut LineStream, cx: &mut Context<'_>) -> bool {
         if self.is_begun || self.is_over {
             return true;
@@ -265,7 +264,8 @@ impl CarriedTurn {
         }
     }
 
-    /// Handles the end of Pingora's interest. A response cannot be cancelled, so a WebSocket on which one runs is closed.
+    /// Handles an answer that Pingora no longer reads. A response cannot be cancelled, so the WebSocket is closed if a response
+    /// runs on it.
     fn on_abandoned(&self, state: &LineState) -> Result<(), LineClose> {
         if let Some(close) = self.close {
             return Err(close);
@@ -279,7 +279,7 @@ impl CarriedTurn {
         }
     }
 
-    /// Ends the answer as it is, and the WebSocket with it.
+    /// Ends the answer without completing it, and ends the WebSocket with it.
     fn break_off(&mut self, close: LineClose) {
         self.is_over = true;
         self.close = Some(close);
@@ -293,7 +293,7 @@ impl CarriedTurn {
             LineEvent::Message(_) | LineEvent::Closed(_) | LineEvent::Fault(_) | LineEvent::Ended => {
                 let is_refused = matches!(event, LineEvent::Closed(Some(TOO_BIG)));
                 if is_refused && self.is_begun && !self.has_head && !self.is_over {
-                    // The provider has not read the message, so that it can be sent again, by POST.
+                    // The provider has not read the message, so the request can be sent again by POST.
                     self.is_too_big = true;
                     self.turn.progress.set_may_be_read(false);
                 }
@@ -312,7 +312,7 @@ impl CarriedTurn {
             return self.on_refused(event, state);
         }
         if !std::mem::replace(&mut self.has_head, true) {
-            // Its memory does not count in the budget any more.
+            // The memory budget no longer counts this frame.
             self.turn.complete_frame = None;
             self.out.extend_from_slice(STREAM_HEAD);
         }
@@ -328,7 +328,7 @@ impl CarriedTurn {
     /// Handles an error before the first event of an answer.
     fn on_refused(&mut self, event: &ProviderEvent<'_>, state: &LineState) {
         if event.error_code().as_deref() == Some(AGE_REACHED) {
-            // The error concerns the WebSocket. The request can be sent elsewhere.
+            // The error concerns the WebSocket only, so the request can be sent another way.
             self.turn.progress.set_may_be_read(false);
             return self.break_off(LineClose::normal(LineEnd::Provider));
         }
@@ -344,7 +344,8 @@ impl CarriedTurn {
         self.end_answer(state);
     }
 
-    /// Ends the answer. The WebSocket is free before Pingora has the end, because the client can send the next request then.
+    /// Ends the answer. The WebSocket is released before Pingora has the end, because the client can send the next request as
+    /// soon as it gets the end.
     fn end_answer(&mut self, state: &LineState) {
         self.is_over = true;
         state.release();
@@ -365,7 +366,7 @@ pub(crate) struct LineTimes {
     pub ping: Duration,
 }
 
-/// The end of the wait for the next request.
+/// The result of waiting for the next request.
 enum LineStep {
     Turn(Option<LineTurn>),
     Close(Option<LineClose>),
@@ -373,8 +374,8 @@ enum LineStep {
     Tick,
 }
 
-/// The task of a WebSocket to a provider. It carries one request after the other, and closes the WebSocket when the client's socket
-/// has ended, after a time without a request, or when the provider violates the protocol.
+/// The task of a WebSocket to a provider. It carries requests one after the other. It closes the WebSocket when the client's
+/// socket has ended, when no request has arrived for a time, or when the provider violates the protocol.
 pub(super) struct LineTask {
     pub stream: LineStream,
     pub turns: mpsc::Receiver<LineTurn>,
@@ -394,18 +395,18 @@ impl LineTask {
     /// Serves the WebSocket to its end.
     pub(super) async fn run(mut self) {
         let close = self.serve().await;
-        // A request that is on its way is dropped, and goes by POST.
+        // A request that has been queued is dropped, and is sent by POST instead.
         self.turns.close();
         while self.turns.try_recv().is_ok() {}
         self.metrics.sockets.record_line_end(close.end);
         if close.end == LineEnd::Unexpected {
             tracing::error!(
                 provider = %self.provider,
-                "the provider began a response that no request asked for: the WebSocket to it was closed, and the response is not \
+                "the provider began a response without a request: the WebSocket to it was closed, and the response is not \
                  billed. Ask the provider about it"
             );
         }
-        // A close frame cannot follow a part of a frame.
+        // A close frame must not follow an incomplete frame.
         if let Some(code) = close.code
             && !self.stream.is_sending()
         {
@@ -463,7 +464,7 @@ impl LineTask {
                         if state.acquire() {
                             return Err(LineClose::normal(LineEnd::Idle));
                         }
-                        // The WebSocket is reserved, so a request is on its way.
+                        // The WebSocket is reserved, so a request will arrive soon.
                         idle_until = now + times.idle;
                     }
                     if ping_due <= now {

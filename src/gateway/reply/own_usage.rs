@@ -1,5 +1,5 @@
-//! `GET /web/v1/me`: reports a key's usage and limits to the client that has the key. The report is available for a key without
-//! funds and for an expired key, but not for a revoked one.
+//! `GET /web/v1/me`: reports a key's usage and limits to a client that presents the key. The report is available for a key
+//! without funds and for an expired key, but not for a revoked one.
 
 use std::{
     fmt,
@@ -82,7 +82,7 @@ impl OwnUsage {
         }
     }
 
-    /// Counts a request from this address against the address's rate limit, whatever its key.
+    /// Counts a request in the rate limit of its address, whatever key it presents.
     ///
     /// # Errors
     /// The address has sent too many requests.
@@ -163,7 +163,10 @@ fn rows(query: Option<&str>) -> Result<usize, Refusal> {
     number(query, "rows", ROWS_DEFAULT, 0..=ROWS_MAX)
 }
 
-/// Reads the last query parameter with this name, which must be within `of`. Returns `default` if the query has none.
+/// Reads the last query parameter with this name. Returns `default` if the query has none.
+///
+/// # Errors
+/// The value is not a number within `of`.
 fn number<N: FromStr + PartialOrd + fmt::Display>(
     query: Option<&str>,
     name: &str,

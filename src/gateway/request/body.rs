@@ -1,4 +1,4 @@
-//! A request's body, which stays in memory as long as an attempt may need it, and the resources that all bodies share.
+//! A request's body, which stays in memory until no attempt can need it any more, and the resources that all bodies share.
 
 use std::sync::Arc;
 
@@ -32,11 +32,11 @@ use crate::{
 pub(crate) struct RequestBody {
     /// The body to send: decoded, and edited for the current provider.
     pub bytes: Bytes,
-    /// The body before any edit; `None` unless another provider may need it.
+    /// The body before any edit; `None` if it is not stored, because no other provider can need it.
     original: Option<Bytes>,
     /// The route index of the endpoint for which the body has been edited; `None` before the first edit.
     edited_for: Option<usize>,
-    /// The translation whose result `bytes` is; `None` if the provider speaks the client's protocol.
+    /// The translation that produced `bytes`; `None` if the provider speaks the client's protocol.
     translation: Option<Arc<RequestTranslation>>,
     /// The way in which the body's end is delimited.
     pub form: BodyFraming,
@@ -61,7 +61,7 @@ pub(crate) enum BodyFraming {
 pub(super) const REPLAY_BYTES_MAX: usize = 64 * 1024;
 
 impl RequestBody {
-    /// Creates a body of the client's bytes, already decoded.
+    /// Creates a body from the client's bytes, which are already decoded.
     pub(crate) fn new(
         bytes: Bytes,
         form: BodyFraming,
@@ -86,7 +86,8 @@ impl RequestBody {
         self.original = Some(self.bytes.clone());
     }
 
-    /// Whether the body has been edited for this endpoint, by its route index, and, if it is translated, for the maker of reasoning.
+    /// Whether the body has been edited for the endpoint with this route index. A translated body must also have been translated
+    /// for the reasoning of `maker`.
     pub(crate) fn is_edited_for(&self, endpoint: usize, maker: Option<&ReasoningMaker>) -> bool {
         let is_same = match (&self.translation, maker) {
             (Some(translation), Some(maker)) => translation.is_for(maker),
@@ -113,9 +114,9 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Replaces the client's body by `translated`, if it is translated, and applies a provider's edits to it. `endpoint` is the route
-    /// index of the provider's endpoint. The edited copy counts in the memory budget, in addition to the original if that is
-    /// stored for another provider.
+    /// Replaces the client's body by `translated`, if it is translated, and applies a provider's edits to it. `endpoint` is the
+    /// route index of the provider's endpoint. The edited copy counts in the memory budget. If the original is stored for another
+    /// provider, it counts, too.
     pub(crate) fn edit_for(
         &mut self,
         endpoint: usize,
@@ -151,12 +152,13 @@ impl RequestBody {
 
     /// Whether the body can be sent again after it was sent once.
     pub(crate) fn can_resend(&self) -> bool {
-        // Pingora can replay at most that many bytes, and calls the body's hook at a further attempt only if it can replay them.
+        // Pingora can replay at most this number of bytes. At a further attempt, it calls the body's hook only if it can replay
+        // them.
         self.form == BodyFraming::Sized || self.received <= REPLAY_BYTES_MAX
     }
 
-    /// Returns whether a request with this body is allowed to be a probe: only if the body can be sent elsewhere after the probe
-    /// fails.
+    /// Returns whether a request with this body is allowed to be a probe. It is allowed only if the body can be sent to another
+    /// provider after a failed probe.
     pub(crate) fn probing(&self) -> Probing {
         match self.can_resend() {
             true => Probing::Allowed,
@@ -186,7 +188,7 @@ impl RequestBody {
     }
 }
 
-/// The memory and the processor time that the bodies of all requests share. Clones share them, too.
+/// The memory and the processor time that the bodies of all requests share. Clones share the same resources.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyResources {
     budget: BodyBudget,
@@ -217,12 +219,12 @@ impl BodyResources {
         })
     }
 
-    /// Returns the limits and records of the work on a body with this key.
+    /// Returns the work on one body with this key, by which the work is limited and charged.
     pub(crate) fn work(&self, key: KeyDigest) -> KeyWork {
         self.work.for_key(key)
     }
 
-    /// The bytes of the memory budget that are in use now.
+    /// The number of bytes of the memory budget that are in use now.
     pub(crate) fn bytes(&self) -> u64 {
         self.budget.in_use()
     }

@@ -24,8 +24,8 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The maximum size in bytes of a body whose work is not charged to its key. That work is a fraction of the work for the rest of
-/// the request.
+/// The maximum size in bytes of a body whose work is not charged to its key. The work on such a body is small compared with the
+/// rest of the request.
 pub(crate) const FREE_BYTES_MAX: usize = 16 * 1024;
 
 /// The maximum share of one processor, in percent, for the bodies of a key, whatever the number of threads.
@@ -43,7 +43,7 @@ pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The shortest pause that the timer supports, because its resolution is a millisecond. Shorter pauses accumulate as debt.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// The minimum number of keys at which the entries of keys without debt and bodies are removed.
+/// The minimum number of stored keys at which unused keys are removed: those without debt and without bodies.
 const WORKLOADS_UNSWEPT: usize = 1024;
 
 /// A key's share of the processor time of all threads.
@@ -65,7 +65,8 @@ impl WorkShare {
         }
     }
 
-    /// Returns the time after which the share has paid for work that took `worked`, counted from the beginning of the work.
+    /// Returns the debt for work that took the time `worked`: the time that pays for the work at the rate of this share, counted
+    /// from the beginning of the work.
     fn debt(self, worked: Duration) -> Duration {
         let nanos = worked.as_nanos().saturating_mul(100) / self.percent as u128;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -83,23 +84,23 @@ struct BodyWorkState {
     share: WorkShare,
     wait_max: Duration,
     lines: Mutex<KeyWorkloads>,
-    /// Threads of low priority; their number is that of the threads that carry requests.
+    /// Low-priority threads, as many as there are threads that carry requests.
     apart: LowPriorityThreads,
 }
 
-/// The keys that have a debt, or bodies that are worked on. A debt decreases to zero by itself, so running and recently ended
-/// requests bound the number of keys.
+/// The keys with a debt or with bodies that are worked on. A debt decreases to zero by itself, so the number of running and
+/// recently ended requests bounds the number of keys.
 #[derive(Debug, Default)]
 struct KeyWorkloads {
     by_key: HashMap<KeyDigest, KeyWorkload>,
-    /// The number of keys after the most recent removal of unused ones.
+    /// The number of keys that remained after unused ones were last removed.
     swept: usize,
 }
 
 /// The bodies and the debt of one key.
 #[derive(Debug)]
 struct KeyWorkload {
-    /// Has one permit, so that one body of the key is worked on at a time.
+    /// A semaphore with one permit, so that only one body of the key is worked on at a time.
     turns: Arc<Semaphore>,
     /// The number of bodies that have a turn or wait for one.
     bodies: usize,
@@ -128,7 +129,7 @@ impl KeyWorkloads {
 }
 
 impl BodyWork {
-    /// Creates the state without any work. `wait_max` limits the wait for a turn.
+    /// Creates the state without any work. A body waits at most `wait_max` for a turn.
     pub(crate) fn new(share: WorkShare, wait_max: Duration) -> Self {
         Self {
             shared: Arc::new(BodyWorkState {
@@ -140,7 +141,7 @@ impl BodyWork {
         }
     }
 
-    /// Returns the work on one body of this key.
+    /// Returns the work on one body with this key.
     pub(crate) fn for_key(&self, key: KeyDigest) -> KeyWork {
         KeyWork {
             shared: Arc::clone(&self.shared),
@@ -192,7 +193,7 @@ impl KeyWork {
         Ok(done)
     }
 
-    /// Waits for the key's turn, in the order of arrival, and until the key's debt allows further work.
+    /// Waits until it is the key's turn for this body, in the order of arrival, and until the key's debt allows further work.
     ///
     /// # Errors
     /// [`Refusal::BodyWorkLimited`], if too many bodies of the key wait, or if the wait takes or would take too long.
@@ -204,7 +205,7 @@ impl KeyWork {
             Err(_) => {
                 let waiting = tokio::time::timeout_at(due.into(), turns.acquire_owned());
                 let permit = waiting.await.map_err(|_| Refusal::BodyWorkLimited)?;
-                // The semaphore is never closed.
+                // This error cannot occur, because the semaphore is never closed.
                 permit.map_err(|_| Refusal::Internal)?
             }
         };
@@ -293,7 +294,7 @@ impl Drop for WorkSlot {
     }
 }
 
-/// A key's turn to have one of its bodies worked on. The turn ends on drop.
+/// The right to work on one of the key's bodies. The turn ends on drop.
 #[derive(Debug)]
 #[must_use = "the turn is over as soon as it is dropped"]
 pub(crate) struct WorkTurn {

@@ -1,8 +1,8 @@
 //! Decodes a compressed request body while it arrives, up to the size limit.
 //!
-//! Decoding needs memory for the decoded text and for the decoder's window. The text's buffer grows with the text and counts in
-//! the process-wide budget. Of the window, no more memory is touched than bytes have been decoded. So a decompression bomb costs
-//! no more memory than the largest uncompressed body.
+//! Decoding needs memory for the decoded text and for the decoder's window. The buffer for the text grows with the text and
+//! counts in the process-wide budget. The decoder touches only as many bytes of the window as it has decoded. So a decompression
+//! bomb costs no more memory than the largest uncompressed body.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -27,11 +27,11 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The maximum number of decoded bytes of a body that is decoded on the request's own thread: about as much work as the rest of
-/// the request.
+/// The maximum number of decoded bytes of a body that is decoded on the request's own thread. Decoding them takes about as much
+/// work as the rest of the request.
 pub(crate) const AT_ONCE_DECODED_BYTES_MAX: usize = 64 * 1024;
 
-/// The number of decoded bytes of one step, after which the key is charged. A step takes a fraction of a millisecond.
+/// The number of bytes that one step decodes before the key is charged. A step takes a fraction of a millisecond.
 const STEP_BYTES: usize = 64 * 1024;
 
 /// A compressed request body that is being decoded.

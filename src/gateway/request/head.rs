@@ -38,7 +38,7 @@ pub(crate) fn forget_spelling(head: &mut RequestHeader) {
     }
 }
 
-/// Removes the `key=` parameters from the request line before anything can log or forward them. Returns their values.
+/// Removes the `key=` parameters from the request line, so that they are neither logged nor forwarded. Returns their values.
 pub(crate) fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
     let Some(query) = head.uri.query() else {
         return QueryKeys::default();
@@ -53,7 +53,7 @@ pub(crate) fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
     } else {
         format!("{path}?{left}")
     };
-    // The target stays valid when a parameter is removed. If parsing fails all the same, path and query are replaced by `/`.
+    // The target stays valid when a parameter is removed. If it still cannot be parsed, path and query are replaced by `/`.
     let uri = target.parse::<Uri>().unwrap_or_else(|_| Uri::from_static("/"));
     head.set_uri(uri);
     QueryKeys(keys)
@@ -82,13 +82,13 @@ pub(crate) fn protocol(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     }
 }
 
-/// Headers that stay even if the `connection` header names them. They frame or address the request, and weir sets them again for
-/// the provider.
+/// Headers that are kept even if the `connection` header names them. They frame or address the request, and weir sets them again
+/// for the provider.
 static KEPT_HEADERS: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
 
 /// Removes the headers about the client's connection from a request that is forwarded (RFC 9110 section 7.6.1): those that
-/// `connection` names, `connection` itself, and `upgrade`. Without `upgrade`, neither Pingora nor a provider takes the request
-/// for one that switches protocols. Called after authentication, because that can read any header.
+/// `connection` names, `connection` itself, and `upgrade`. Without `upgrade`, neither Pingora nor a provider regards the request
+/// as a switch of protocols. Called after authentication, which can read any header.
 pub(crate) fn end_connection(head: &mut RequestHeader) {
     let named: Vec<HeaderName> = head
         .headers
@@ -115,7 +115,7 @@ pub(crate) fn target(head: &RequestHeader) -> Result<RequestTarget, Refusal> {
         if head.headers.get_all(header::UPGRADE).iter().any(is_websocket) {
             return Ok(RequestTarget::Socket);
         }
-        // A client sends these only together with `upgrade`, so a proxy has removed that header.
+        // A client sends these headers only together with `upgrade`, so a proxy must have removed that one.
         if !has(&header::UPGRADE) && (has(&header::SEC_WEBSOCKET_KEY) || has(&header::SEC_WEBSOCKET_VERSION)) {
             return Err(Refusal::UpgradeRemoved);
         }
@@ -169,7 +169,7 @@ pub(crate) struct BodyHead {
     pub expectation: Expectation,
     /// The body's content coding; `None` for an uncompressed body.
     pub coding: Option<Coding>,
-    /// The declared length of the body in bytes; `None` without one, or with a transfer coding, which overrides it.
+    /// The declared length of the body in bytes. `None` if no length is declared, or if a transfer coding overrides it.
     pub length: Option<u64>,
 }
 
@@ -218,7 +218,7 @@ pub(crate) enum Expectation {
     Continue,
 }
 
-/// The declared length of the body in bytes; `None` without one, or with a transfer coding, which overrides it.
+/// The declared length of the body in bytes. `None` if no length is declared, or if a transfer coding overrides it.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         return None;
@@ -227,7 +227,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 fn texts<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Vec<&'a str> {
-    // A value that is not valid text cannot be a key, but still counts as a presented key.
+    // A value that is not valid text cannot be a key, but it still counts as a presented key.
     headers
         .get_all(name)
         .iter()
@@ -242,7 +242,7 @@ fn bearer_text(value: &str) -> &str {
     }
 }
 
-/// Whether a value of the header `authorization` begins with another word than `Bearer`. False for a value without text.
+/// Whether a value of the header `authorization` begins with another scheme than `Bearer`. Returns false for an empty value.
 fn lacks_bearer_scheme(value: &str) -> bool {
     let scheme = value.split_whitespace().next();
     scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case("bearer"))
@@ -254,7 +254,7 @@ pub(crate) fn peer_address(session: &Session) -> IpAddr {
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
-/// The client as in [`client`]; `None` if that is a trusted proxy, whose address many clients share.
+/// The client as in [`client`]; `None` if that client is a trusted proxy, whose address many clients share.
 pub(crate) fn known_client(session: &Session, trusted: &[IpNet]) -> Option<ClientAddress> {
     ClientAddress::single_from_headers(peer_address(session), &session.req_header().headers, trusted)
 }
@@ -283,9 +283,9 @@ pub(crate) async fn wait_for_disconnect(session: &mut Session) {
 /// The header that lists tags (docs/interface.md, Tags).
 static TAG_HEADER: HeaderName = HeaderName::from_static("x-weir-tag");
 
-/// Reads the tags of a request: those of `x-weir-tag`, and the session that an agent names. An invalid tag is refused, because
-/// without it the cost would silently be attributed to nothing. An agent does not choose its session's name for weir. So the name
-/// is ignored if it is not a valid tag or the request already has the maximum number of tags.
+/// Reads the tags of a request: those in `x-weir-tag`, and the session that an agent names. An invalid tag is refused, because
+/// without it the cost would silently be attributed to no tag. The name of a session is ignored if it is not a valid tag, or if
+/// the request already has the maximum number of tags, because agents do not choose that name for weir.
 pub(crate) fn read_tags(head: &RequestHeader, config: &GatewayConfig) -> Result<Vec<Tag>, Refusal> {
     let values = head.headers.get_all(&TAG_HEADER).iter();
     let texts: Result<Vec<&str>, _> = values.map(|value| value.to_str()).collect();

@@ -1,8 +1,8 @@
 //! Reads a request's complete body, whatever its size and framing, and scans it.
 //!
 //! Pingora can replay a body that a filter has read, but only from a buffer of 64 KiB, which it drops on overflow. So weir stores
-//! the body itself, and arranges that Pingora calls `request_body_filter` at every attempt. That hook replaces the bytes from
-//! Pingora by the stored body:
+//! the body itself, and makes Pingora call `request_body_filter` at every attempt. That hook replaces the bytes from Pingora by
+//! the stored body:
 //! - If the body has a declared length, weir enables Pingora's buffer when at most 64 KiB remain to be read, so the buffer always
 //!   holds the remainder. Such a body is complete when it has that length; weir waits for no other end, such as trailers over
 //!   HTTP/2.
@@ -43,8 +43,8 @@ const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// is free.
 const LARGE_BYTES_MIN: usize = 1024 * 1024;
 
-/// Reads the body within `limits`: of its size, both as received and decoded, of the wait for bytes, and of the total time.
-/// `lease`, the reservation of their memory, grows with the bytes that have arrived, not with the announced length.
+/// Reads the body within `limits`, which concern its size as received and as decoded, the wait for bytes, and the total time.
+/// `lease` reserves memory for the bytes that have arrived, not for the announced length.
 pub(crate) async fn read_body(
     session: &mut Session,
     head: BodyHead,
@@ -70,8 +70,8 @@ pub(crate) async fn read_body(
     };
     let body = gathering.finish(form)?;
     if session.is_body_done() && !body.can_resend() {
-        // The last data and the end of the body arrived together, as an HTTP/2 client can send them. So no data remains for which
-        // Pingora would call the body's hook.
+        // The end of the body arrived together with the last data, as an HTTP/2 client can send them. So no data remains for
+        // which Pingora would call the body's hook.
         return Err(Refusal::LengthRequired.into());
     }
     Ok(body)
@@ -138,7 +138,7 @@ impl BodyReader<'_> {
                 extend(text, &piece, length);
                 Ok(false)
             }
-            // Boxed: otherwise the futures of requests with uncompressed bodies would reserve memory for it, too.
+            // Boxed: otherwise the futures of requests with uncompressed bodies would reserve memory for this future, too.
             BodyText::Coded(compressed) => Box::pin(compressed.push(piece, self.work)).await,
         }
     }
@@ -210,13 +210,13 @@ pub(crate) fn refusal_of(error: &Error) -> Option<Refusal> {
     }
 }
 
-/// The maximum size in bytes of a body that is scanned on the request's own thread. That usually takes about a millisecond, as
-/// much as a few requests take anyway.
+/// The maximum size in bytes of a body that is scanned on the request's own thread. Scanning it usually takes about a
+/// millisecond, as much as a few requests take without it.
 pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 
-/// Scans the body. A small body is scanned on this thread if the debt of its key is low; any other is offloaded and waits for a
-/// turn of the key. The key is charged for the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed,
-/// because it is moved often and lives as long as the request.
+/// Scans the body. A small body is scanned on this thread if the debt of its key is low. Any other body is offloaded and waits
+/// for a turn of the key. The key is charged for the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed,
+/// because it is moved often and lives until the request ends.
 ///
 /// # Errors
 /// [`Refusal::BodyInvalid`] if the body is not one strict JSON object; [`Refusal::BodyWorkLimited`] if too many large bodies of

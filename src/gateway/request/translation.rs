@@ -31,10 +31,10 @@ use crate::{
     providers::Endpoint,
 };
 
-/// The header of a translated answer that names what was not carried over as it is (docs/translation.md).
+/// The header of a translated answer that lists the losses of the translation (docs/translation.md).
 pub(crate) const TRANSLATION_HEADER: &str = "weir-translation";
 
-/// The HTTP status for an answer that cannot be translated to its end.
+/// The HTTP status for an answer that cannot be translated completely.
 const UNTRANSLATED: u16 = 502;
 
 /// The translation of a request for one endpoint and credential.
@@ -45,12 +45,12 @@ pub(crate) struct RequestTranslation {
     losses: TranslationLosses,
     names: ToolNames,
     shows_reasoning: bool,
-    /// The client's body, of which a Responses answer repeats some members; empty for other clients.
+    /// The client's body, because a Responses answer repeats some of its members; empty for other clients.
     repeated: String,
 }
 
-/// Returns the maker of reasoning at an endpoint with the credential of this name; `None` if the provider speaks the client's
-/// protocol.
+/// Returns the maker of reasoning for an endpoint and the credential with the name `credential`; `None` if the provider speaks
+/// the client's protocol.
 pub(crate) fn maker(endpoint: &Endpoint, credential: &str) -> Option<ReasoningMaker> {
     endpoint.translation.as_ref()?;
     Some(ReasoningMaker::new(
@@ -60,7 +60,7 @@ pub(crate) fn maker(endpoint: &Endpoint, credential: &str) -> Option<ReasoningMa
     ))
 }
 
-/// Returns the translation in the mode for this request: the model's, or strict if the client's header demands that.
+/// Returns the translation in the mode for this request: strict if the client's header demands that, or else the model's mode.
 pub(crate) fn tightened<'t>(translation: &'t Translation, headers: &HeaderMap) -> Cow<'t, Translation> {
     let demanded = headers.get(TRANSLATION_HEADER).map(HeaderValue::as_bytes);
     match demanded == Some(TranslationMode::Strict.as_str().as_bytes()) {
@@ -73,7 +73,7 @@ pub(crate) fn tightened<'t>(translation: &'t Translation, headers: &HeaderMap) -
 }
 
 impl RequestTranslation {
-    /// Translates a client's body for an endpoint. Returns the provider's body too.
+    /// Translates a client's body for an endpoint. Also returns the provider's body.
     ///
     /// # Errors
     /// Returns the refusal of a body that cannot be translated without losing content or state.
@@ -109,7 +109,7 @@ impl RequestTranslation {
         Ok((translated.body, this))
     }
 
-    /// Whether the translation is for reasoning of this maker.
+    /// Whether the request was translated for reasoning of this maker.
     pub(crate) fn is_for(&self, maker: &ReasoningMaker) -> bool {
         self.maker == *maker
     }
@@ -137,20 +137,20 @@ impl RequestTranslation {
         })
     }
 
-    /// Returns the verdict and the path of each loss, for the access log. A member that weir does not know is left out, because its
-    /// name can be any text.
+    /// Returns the verdict and the path of each loss, for the access log. Members that weir does not know are left out, because
+    /// their names can be any text.
     pub(crate) fn known_losses(&self) -> impl Iterator<Item = String> {
         let known = self.losses.iter().filter(|loss| loss.verdict != LossVerdict::Unknown);
         known.map(|loss| format!("{} {}", loss.verdict.as_str(), loss.path))
     }
 
-    /// Returns the number of losses of which only the number is known.
+    /// Returns the number of losses that are counted but not listed.
     pub(crate) fn omitted_losses(&self) -> usize {
         self.losses.omitted()
     }
 
-    /// Begins the translation of an answer with this framing. `rewriter` edits the provider's answer before it is translated; `None`
-    /// if the provider's file has no edits for it.
+    /// Begins the translation of an answer with this framing. `rewriter` edits the provider's answer before it is translated;
+    /// `None` if the provider's file has no edits for it.
     pub(crate) fn answer(
         self: &Arc<Self>,
         request: &Request,
@@ -180,7 +180,8 @@ impl RequestTranslation {
     }
 }
 
-/// Returns the HTTP status whose in-band error in a client's protocol is the one that weir writes for this break natively.
+/// Returns an HTTP status for this break. The in-band error for that status in the client's protocol is the one that weir writes
+/// when an answer that is not translated breaks off.
 fn failure_status(protocol: Protocol, why: Break) -> u16 {
     match (protocol, why) {
         (Protocol::Messages | Protocol::Responses, Break::LimitReached) => 402,
@@ -197,14 +198,14 @@ fn failure_status(protocol: Protocol, why: Break) -> u16 {
     }
 }
 
-/// How far the client's bytes of a translated answer have come.
+/// The progress of the client's bytes of a translated answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TranslationEnd {
-    /// More can follow.
+    /// More bytes can follow.
     Open,
-    /// The provider's body has been read completely; the client's has not been written.
+    /// The provider's body has been read completely, but the end of the client's answer has not been written.
     Read,
-    /// The last bytes were written.
+    /// The last bytes have been written.
     Written,
 }
 
@@ -234,7 +235,8 @@ impl AnswerTranslation {
         }
     }
 
-    /// Returns the value of the header [`TRANSLATION_HEADER`], with the content of the answer so far that the client does not get.
+    /// Returns the value of the header [`TRANSLATION_HEADER`]. It includes the content of the answer so far that the client does
+    /// not get.
     pub(crate) fn header(&self) -> String {
         let request = &self.request;
         let mut losses = request.losses.clone();
@@ -244,17 +246,17 @@ impl AnswerTranslation {
         losses.header(request.translation.from, request.translation.to)
     }
 
-    /// Whether the answer is complete, or the client has got an end of it already.
+    /// Whether the answer is complete, or the client already has an end of it.
     pub(crate) fn is_complete(&self) -> bool {
         self.end == TranslationEnd::Written || self.translator.is_complete()
     }
 
-    /// Whether the client gets the answer in one piece, so that nothing of it can be sent before its end.
+    /// Whether the client gets a non-streaming answer, so that nothing can be sent before the answer is complete.
     pub(crate) fn is_whole(&self) -> bool {
         self.translator.is_whole()
     }
 
-    /// Reads the next bytes of the provider's body, edited.
+    /// Edits the next bytes of the provider's body, and translates them.
     fn read(&mut self, bytes: &[u8], out: &mut String) {
         match &mut self.rewriter {
             Some(rewriter) => self.translator.push(&rewriter.push(bytes), out),
@@ -262,7 +264,7 @@ impl AnswerTranslation {
         }
     }
 
-    /// Reads the end of the provider's body.
+    /// Translates the end of the provider's body.
     fn read_end(&mut self, out: &mut String) {
         if let Some(rewriter) = &mut self.rewriter {
             self.translator.push(&rewriter.finish(), out);
@@ -270,7 +272,8 @@ impl AnswerTranslation {
         self.translator.on_end(out);
     }
 
-    /// Reads the provider's complete body of an answer that the client gets in one piece. Returns whether it is a complete answer.
+    /// Reads the provider's complete body, for a client that gets a non-streaming answer. Returns whether the body is a complete
+    /// answer.
     pub(crate) fn read_whole(&mut self, pieces: [&[u8]; 2]) -> bool {
         let mut nothing = String::new();
         if self.end == TranslationEnd::Open {
@@ -283,11 +286,11 @@ impl AnswerTranslation {
         self.translator.fault().is_none() && self.translator.is_complete()
     }
 
-    /// Replaces a piece of the provider's body by the client's bytes. `usage` is the billed usage of a complete answer of which
-    /// nothing follows that the client needs; `None` before.
+    /// Replaces a piece of the provider's body by the client's bytes. `usage` is the billed usage of an answer that has all that
+    /// the client needs; `None` before.
     ///
     /// # Errors
-    /// Returns the fault of an answer of which the client cannot get a proper end.
+    /// Returns the fault of an answer that cannot be ended properly for the client.
     pub(crate) fn pass(
         &mut self,
         piece: &mut Option<Bytes>,
@@ -321,8 +324,8 @@ impl AnswerTranslation {
         Ok(())
     }
 
-    /// Returns the last bytes of an answer that breaks off: an in-band error; `None` if the client's form of answer has none, or it
-    /// has the end already.
+    /// Returns the last bytes of an answer that breaks off: an in-band error, or nothing if the client already has the end.
+    /// `None` if the client's form of answer has no in-band error.
     pub(crate) fn failure_tail(&mut self, why: Break) -> Option<Vec<u8>> {
         if self.end == TranslationEnd::Written {
             return Some(Vec::new());
@@ -334,8 +337,8 @@ impl AnswerTranslation {
         (!out.is_empty()).then(|| out.into_bytes())
     }
 
-    /// Returns the last bytes of a complete answer whose connection broke afterwards; `None` if it lacks content, although its
-    /// provider has marked the end.
+    /// Returns the last bytes of a complete answer after its connection broke; `None` if content is missing although the provider
+    /// has marked the end.
     pub(crate) fn remaining_bytes(&mut self, usage: &Usage) -> Option<Vec<u8>> {
         let mut out = String::new();
         if self.end != TranslationEnd::Written {
@@ -349,7 +352,7 @@ impl AnswerTranslation {
         Some(out.into_bytes())
     }
 
-    /// Returns the labels of both protocols and the verdict of each kind of content that the client does not get.
+    /// Returns both protocols and the verdict, as metric labels, for each kind of content that the client does not get.
     pub(crate) fn lost_counts(&self) -> impl Iterator<Item = [&'static str; 3]> {
         let Translation { from, to, .. } = &self.request.translation;
         let labels = [from.as_str(), to.as_str(), LossVerdict::Dropped.as_str()];

@@ -1,4 +1,4 @@
-//! Turns the answer to a request on a socket into frames: each event of a stream into one, and an error answer into one.
+//! Turns the answer to a request on a socket into frames: one for each event of a stream, and one for an error answer.
 
 #[cfg(test)]
 mod tests;
@@ -28,14 +28,14 @@ use crate::{
 /// The maximum number of bytes of an error answer that are read.
 const ERROR_BYTES_MAX: usize = 1024 * 1024;
 
-/// The status of the error for an answer that cannot become frames.
+/// The HTTP status of the error for an answer that cannot be turned into frames.
 const BAD_ANSWER: u16 = 502;
 
 /// The answer to one request, on its way to the socket.
 pub(crate) struct TurnAnswer {
     link: Arc<TurnLink>,
     form: TurnAnswerForm,
-    /// Whether a part of the answer could not become frames.
+    /// Whether a part of the answer could not be turned into frames.
     is_unusable: bool,
 }
 
@@ -56,7 +56,7 @@ enum TurnAnswerForm {
 /// A stream of events that become frames.
 struct EventStream {
     cutter: EventCutter,
-    /// Decodes the stream; `None` if it has no content coding.
+    /// Decodes the stream; `None` if the stream has no content coding.
     decoding: Option<Decoding>,
     events: EventReader,
 }
@@ -64,21 +64,21 @@ struct EventStream {
 /// A reader of the decoded events, with the items that it has collected.
 #[derive(Default)]
 struct EventReader {
-    /// Whether the first byte has shown that this is a stream.
+    /// Whether the first byte has arrived and shows that the body is a stream.
     has_begun: bool,
-    /// The finished items for the conversation, as the inside of a JSON array.
+    /// The finished items for the conversation: JSON values with commas in between, without the brackets of the array.
     items: Vec<u8>,
-    /// Whether items were left out, because they are too long.
+    /// Whether items were left out because they were too long.
     lacks_items: bool,
     /// The HTTP status that corresponds to the last frame; `None` before that frame.
     end: Option<u16>,
 }
 
-/// The answer cannot be turned into frames.
+/// The error of an answer that cannot be turned into frames.
 struct AnswerUnusable;
 
 impl TurnAnswer {
-    /// Creates an answer of which nothing has arrived.
+    /// Creates an answer that has not begun to arrive.
     pub(crate) fn new(link: Arc<TurnLink>) -> Self {
         Self {
             link,
@@ -92,7 +92,7 @@ impl TurnAnswer {
         matches!(self.form, TurnAnswerForm::Over)
     }
 
-    /// Whether a part of the answer could not become frames, so that the provider need not continue it.
+    /// Whether a part of the answer could not be turned into frames. If so, the provider need not continue the answer.
     pub(crate) fn is_unusable(&self) -> bool {
         self.is_unusable
     }
@@ -120,8 +120,8 @@ impl TurnAnswer {
         };
     }
 
-    /// Handles a piece of the answer's body, and appends the frames that are complete with it to `out`. Returns the status of the
-    /// answer with its last frame.
+    /// Handles a piece of the answer's body, and appends the frames that it completes to `out`. Returns the HTTP status of the
+    /// answer together with the last frame; `None` before.
     pub(crate) fn push(&mut self, piece: &[u8], out: &mut BytesMut) -> Option<u16> {
         let read = match &mut self.form {
             TurnAnswerForm::Awaited | TurnAnswerForm::Over => return None,
@@ -146,11 +146,11 @@ impl TurnAnswer {
         }
     }
 
-    /// Handles the end of the answer, complete or not. Returns the status of the answer if its last frame was still missing; that
-    /// frame is appended to `out`. Does nothing before the head.
+    /// Handles the end of the answer, complete or not. If the last frame is still missing, appends it to `out` and returns the
+    /// HTTP status of the answer. Does nothing before the head.
     pub(crate) fn finish(&mut self, out: &mut BytesMut) -> Option<u16> {
         let error = match &self.form {
-            // Pingora ends the session before the gateway sends an error that it has withheld.
+            // Pingora ends the session before the gateway sends an error that the gateway has withheld.
             TurnAnswerForm::Awaited | TurnAnswerForm::Over => return None,
             TurnAnswerForm::Error { status, headers, body } => SocketError::from_answer(*status, headers, body),
             TurnAnswerForm::Stream(_) => SocketError::new(BAD_ANSWER, "server_error", Break::ProviderCut.message()),
@@ -193,7 +193,7 @@ impl EventStream {
 }
 
 impl EventReader {
-    /// Reads decoded bytes of the stream. Returns the answer's status once the last frame is written.
+    /// Reads decoded bytes of the stream. Returns the answer's HTTP status once the last frame is written.
     fn read(
         &mut self,
         text: &[u8],
@@ -202,7 +202,7 @@ impl EventReader {
         out: &mut BytesMut,
     ) -> Result<Option<u16>, AnswerUnusable> {
         if !self.has_begun {
-            // A provider may name any content type, but a JSON value is no stream.
+            // A provider may announce any content type, but a body that begins like a JSON value is not a stream.
             let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
             if matches!(first, Some(b'{' | b'[')) {
                 return Err(AnswerUnusable);
@@ -254,7 +254,7 @@ impl EventReader {
         }
     }
 
-    /// Keeps a finished item, in case the last event does not repeat it.
+    /// Stores a finished item, because the last event may not repeat it.
     fn keep_item(&mut self, event: &[u8]) {
         let Some(item) = finished_item(event) else { return };
         if self.lacks_items || self.items.len() + item.len() > EVENT_BYTES_MAX {

@@ -1,6 +1,6 @@
 //! The lanes of a socket. Requests with one `stream_id` form a lane and run one after the other; lanes run in parallel, up to a
-//! limit. One request of each lane can wait. A request makes room for the next one with the last frame of its answer, even if its
-//! provider does not end the exchange.
+//! limit. One request of each lane can wait. The next request of a lane can start after the last frame of an answer, even if the
+//! provider has not ended the exchange.
 
 use std::{
     collections::VecDeque,
@@ -16,11 +16,11 @@ use crate::{domain::faults::refusal::Refusal, gateway::turn_link::TurnMessage};
 /// The maximum number of named lanes of a socket.
 pub(crate) const NAMED_LANES_MAX: u8 = 32;
 
-/// The maximum number of requests of a socket that wait.
+/// The maximum number of waiting requests of a socket.
 pub(crate) const WAITING_MAX: usize = 16;
 
-/// The maximum number of requests that have not ended, as a multiple of `running_max`. Some may have sent their last
-/// frame.
+/// The maximum number of requests that have not ended, as a multiple of `running_max`. It is greater than 1, because some of
+/// these requests may have sent their last frame.
 const UNENDED_FACTOR: usize = 2;
 
 /// A request whose message is complete.
@@ -30,19 +30,19 @@ pub(crate) struct ReadyTurn {
     pub lane: u8,
     /// The lane's name; `None` for the default lane.
     pub stream_id: Option<SmolStr>,
-    /// The length of the message in bytes, also if it is refused.
+    /// The length of the message in bytes, even if the message is refused.
     pub length: u64,
     /// The message, or the refusal of a message that was not stored.
     pub content: Result<TurnMessage, Refusal>,
 }
 
-/// A piece of an answer: complete frames.
+/// A piece of an answer, which consists of complete frames.
 #[derive(Debug)]
 pub(crate) struct TurnPiece {
     pub frames: Bytes,
     /// The answer's HTTP status if the last frame is among `frames`; otherwise `None`.
     pub end: Option<u16>,
-    /// Whether the answer is weir's refusal of a key that is not valid. Known with the last frame.
+    /// Whether the answer is weir's refusal of an invalid key. False until the last frame.
     pub is_key_refused: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum LaneEvent {
     /// The request has ended and is recorded.
     Ended {
         stream_id: Option<SmolStr>,
-        /// Whether the client has got the last frame of an answer.
+        /// Whether the client has received the last frame of an answer.
         is_told: bool,
     },
 }
@@ -72,12 +72,12 @@ pub(crate) enum LaneEvent {
 /// The lanes of one socket.
 #[derive(Debug)]
 pub(crate) struct SocketLanes {
-    /// The names of the lanes 1 and up.
+    /// The names of the named lanes, whose numbers begin with 1.
     names: Vec<SmolStr>,
     running: Vec<RunningTurn>,
     waiting: VecDeque<ReadyTurn>,
     running_max: usize,
-    /// The position of the running request that is polled first, so that all get their share.
+    /// The index of the running request that is polled first. It advances, so that every request gets its turn.
     next: usize,
 }
 
@@ -93,8 +93,8 @@ impl SocketLanes {
         }
     }
 
-    /// Returns the number of the lane with this name, which is added if new; `None` if there are too many lanes. The default lane
-    /// has no name.
+    /// Returns the number of the lane with this name; `None` if there are too many lanes. Adds the lane if it is new. The default
+    /// lane has no name.
     pub(crate) fn number(&mut self, name: Option<&str>) -> Option<u8> {
         let Some(name) = name else { return Some(0) };
         let known = self.names.iter().position(|known| known == name);
@@ -108,10 +108,10 @@ impl SocketLanes {
         Some(number)
     }
 
-    /// Accepts a request. Returns it if it has to be started at once; `None` if it waits.
+    /// Accepts a request. Returns the request if it has to be started at once; `None` if it waits.
     ///
     /// # Errors
-    /// The request, if there is no place for it to wait.
+    /// Returns the request if it can neither be started nor wait.
     pub(crate) fn offer(&mut self, turn: ReadyTurn) -> Result<Option<ReadyTurn>, Box<ReadyTurn>> {
         let is_waiting = self.waiting.iter().any(|other| other.lane == turn.lane);
         if !is_waiting && self.has_place(turn.lane) {
@@ -134,23 +134,23 @@ impl SocketLanes {
         });
     }
 
-    /// Removes the first waiting request that can be started now; `None` if none can.
+    /// Removes and returns the first waiting request that can be started now; `None` if none can.
     pub(crate) fn take_ready(&mut self) -> Option<ReadyTurn> {
         let first = self.waiting.iter().position(|turn| self.has_place(turn.lane))?;
         self.waiting.remove(first)
     }
 
-    /// Removes a waiting request that must not be started any more; `None` if none waits.
+    /// Removes and returns a waiting request that will not be started; `None` if none waits.
     pub(crate) fn take_waiting(&mut self) -> Option<ReadyTurn> {
         self.waiting.pop_front()
     }
 
-    /// Whether all requests have ended, and none waits.
+    /// Whether no request is running or waiting.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
-    /// Whether the client has got the last frame of each running request.
+    /// Whether the last frame of every running request has arrived.
     pub(crate) fn has_told_all(&self) -> bool {
         self.running.iter().all(|turn| turn.is_told)
     }
@@ -179,7 +179,7 @@ impl SocketLanes {
         Poll::Pending
     }
 
-    /// Whether a request of this lane can be started.
+    /// Whether a request of this lane can be started now.
     fn has_place(&self, lane: u8) -> bool {
         let untold = || self.running.iter().filter(|turn| !turn.is_told);
         self.running.len() < self.running_max.saturating_mul(UNENDED_FACTOR)

@@ -1,5 +1,5 @@
-//! Gathers the messages of a socket within the limits of request bodies: of size, memory and time. A message that exceeds one is
-//! read to its end, but not stored.
+//! Collects the messages of a socket within the limits of request bodies on size, memory and time. A message that exceeds a limit
+//! is read completely, but not stored.
 
 use std::time::Instant;
 
@@ -18,16 +18,16 @@ use crate::{
     },
 };
 
-/// A message that has arrived to its end.
+/// A message that has arrived completely.
 #[derive(Debug)]
 pub(crate) struct CompleteMessage {
-    /// The length of the message in bytes, also if it was not stored.
+    /// The length of the message in bytes, even if the message was not stored.
     pub length: u64,
     /// The text with the reservation of its memory, or the refusal of a message that was not stored.
     pub content: Result<(Bytes, BodyReservation), Refusal>,
 }
 
-/// Gathers the pieces of one message after the other.
+/// Collects the pieces of the socket's messages, one message at a time.
 pub(crate) struct MessageReader {
     bodies: BodyResources,
     key: KeyDigest,
@@ -47,7 +47,7 @@ struct IncompleteMessage {
 }
 
 impl IncompleteMessage {
-    /// Adds a piece. Drops all of the message if it exceeds a limit.
+    /// Adds a piece. Drops the entire message if it exceeds a limit.
     fn push(&mut self, piece: &[u8]) {
         self.received += piece.len() as u64;
         self.time.on_moved(piece.len(), clock::instant);
@@ -77,7 +77,7 @@ impl IncompleteMessage {
 }
 
 impl MessageReader {
-    /// Creates a reader for a socket of this key. `address` is the client's; `None` if many clients share it.
+    /// Creates a reader for a socket that was opened with this key. `address` is the client's; `None` if many clients share it.
     pub(crate) fn new(bodies: BodyResources, key: KeyDigest, address: Option<ClientAddress>) -> Self {
         Self {
             bodies,
@@ -92,7 +92,7 @@ impl MessageReader {
         self.current.is_some()
     }
 
-    /// Begins a message. `length` is its length in bytes, if that is announced.
+    /// Begins a message. `length` is its announced length in bytes; `None` if no length is announced.
     pub(crate) fn begin(&mut self, length: Option<u64>, limits: &BodiesConfig) {
         let mut message = IncompleteMessage {
             received: 0,
@@ -114,7 +114,7 @@ impl MessageReader {
         }
     }
 
-    /// Ends the message. Returns `None` if none has begun.
+    /// Ends the message and returns it. Returns `None` if no message has begun.
     pub(crate) fn finish(&mut self) -> Option<CompleteMessage> {
         let IncompleteMessage {
             received,

@@ -1,4 +1,4 @@
-//! Handles the messages of a socket: starts the requests in them, lets them wait for their lanes, or refuses them in a frame.
+//! Handles the messages of a socket: starts their requests, lets them wait for their lanes, or refuses them in a frame.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
     telemetry::metrics::SocketEnd,
 };
 
-/// The answer to `response.steer`.
+/// The answer to a message of the type `response.steer`, because weir does not support steering.
 const STEERING_FAILED: &str = concat!(
     r#"{"type":"response.steer.failed","error":{"type":"invalid_request_error","code":"steering_not_supported","#,
     r#""message":"This service does not support steering.","param":null}}"#
@@ -42,7 +42,7 @@ impl Socket {
         };
         match read {
             Ok((frame, lease)) => self.on_frame(frame, lease),
-            // The lane is not known, because the message was not read.
+            // The lane is unknown, because the message was not read.
             Err(refusal) => self.offer(ReadyTurn {
                 lane: 0,
                 stream_id: None,
@@ -123,14 +123,15 @@ impl Socket {
         }
     }
 
-    /// Handles the last frame of an answer: a request of its lane can start, even if the provider does not end the exchange.
+    /// Handles the last frame of an answer. Another request of its lane can now start, even if the provider has not ended the
+    /// exchange.
     pub(super) fn on_turn_told(&mut self) {
         self.timers.on_use(clock::instant());
         self.start_waiting();
     }
 
-    /// Handles the end of a request, and starts those that waited for it. `is_told` says whether the client has got the last frame of
-    /// an answer.
+    /// Handles the end of a request, and starts waiting requests. `is_told` says whether the client has received the last frame
+    /// of an answer.
     pub(super) fn on_turn_ended(&mut self, is_told: bool, stream_id: Option<&str>) {
         self.timers.on_use(clock::instant());
         if !is_told {
@@ -140,7 +141,7 @@ impl Socket {
         self.start_waiting();
     }
 
-    /// Starts the waiting requests that have a place now.
+    /// Starts the waiting requests that can be started now.
     fn start_waiting(&mut self) {
         while self.pending.is_none()
             && let Some(turn) = self.lanes.take_ready()
@@ -149,7 +150,7 @@ impl Socket {
         }
     }
 
-    /// Ends the socket once its running requests have ended, but not before `spread` has passed. Refuses the waiting requests.
+    /// Ends the socket once its running requests have ended and the time `spread` has passed. Refuses the waiting requests.
     pub(super) fn end_after_turns(&mut self, close: SocketClose, spread: Duration) {
         if self.pending.is_some() {
             return;
@@ -165,7 +166,8 @@ impl Socket {
     fn refuse_late(&mut self, stream_id: Option<&str>, end: SocketEnd) {
         let (code, error) = match end {
             SocketEnd::Drain if self.lanes.has_told_all() => {
-                // The close frame is the answer, at once: agents open a new socket then, without a word to their users.
+                // The close frame is sent at once and answers the message. Agents then open a new socket without reporting an
+                // error to their users.
                 let now = clock::instant();
                 self.pending = self.pending.map(|pending| PendingClose { from: now, ..pending });
                 return self.count_refused("stopping");
@@ -201,7 +203,7 @@ impl Socket {
         self.count_refused("steering_not_supported");
     }
 
-    /// Answers a message with an error, without a request. `code` is the error's, for the metrics.
+    /// Answers a message with an error and starts no request. `code` is the error's code, for the metrics.
     pub(super) fn refuse(&mut self, stream_id: Option<&str>, code: &'static str, error: &SocketError) {
         self.count_refused(code);
         self.send_error(stream_id, error);
@@ -219,8 +221,8 @@ impl Socket {
     }
 }
 
-/// Reads a message's members. Like the scan of a body, this is charged to the key, and large messages are read on a thread that
-/// carries no requests.
+/// Reads the members of a message. The work is charged to the key, as for the scan of a body. Large messages are read on a thread
+/// that carries no requests.
 ///
 /// # Errors
 /// [`Refusal::BodyWorkLimited`] if too many large bodies and messages of the key wait.
@@ -229,7 +231,7 @@ async fn read_frame(host: &TurnHost, text: Bytes) -> Result<ClientFrame, Refusal
     match text.len() {
         0..=FREE_BYTES_MAX => Ok(ClientFrame::read(text)),
         length if length <= AT_ONCE_BYTES_MAX && work.can_run_now() => Ok(work.run_charged(|| ClientFrame::read(text))),
-        // Boxed: otherwise the future of every socket would reserve memory for it.
+        // Boxed: otherwise the future of every socket would reserve memory for this one.
         _ => Box::pin(work.run_in_turn(move || ClientFrame::read(text))).await,
     }
 }

@@ -1,5 +1,5 @@
-//! Reads and writes the frames of a socket on its connection. Both happen at once, so a client that sends without reading
-//! blocks nothing but itself. Pings are answered here.
+//! Reads and writes the frames of a socket on its connection. It reads and writes concurrently, so a client that sends without
+//! reading blocks only itself. This module answers the client's pings.
 
 use std::{
     collections::VecDeque,
@@ -23,7 +23,8 @@ use crate::{
 /// The maximum number of frames of a message.
 const FRAGMENTS_MAX: u32 = 4096;
 
-/// The number of waiting writes at which reading stops, so that a client that does not read cannot make writes pile up.
+/// The number of waiting writes at which reading stops. Otherwise, a client that sends without reading could cause any number of
+/// waiting writes.
 const QUEUE_MAX: usize = 64;
 
 /// An event on the connection.
@@ -39,13 +40,14 @@ pub(crate) enum StreamEvent {
     Slow,
 }
 
-/// The writes that wait for the client, in their order. A pong overtakes those that have not begun.
+/// The writes that wait for the client, in order. A pong is inserted before the writes that have not begun.
 #[derive(Debug)]
 struct WaitingWrites {
     writes: VecDeque<Bytes>,
-    /// The number of the first writes that nothing may overtake: the answer to the handshake, a write that has begun, and pongs.
+    /// The number of writes at the front of `writes` before which nothing is inserted: the answer to the handshake, a write that
+    /// has begun, and pongs.
     fixed: usize,
-    /// The pong for the most recent ping, until it joins `writes`. A later pong replaces it.
+    /// The pong for the most recent ping, until it is inserted into `writes`. A later pong replaces it.
     pong: Option<Bytes>,
 }
 
@@ -65,9 +67,9 @@ impl WaitingWrites {
         }
     }
 
-    /// Begins the first write. Returns what is left of it; `None` if nothing waits.
+    /// Begins the first write. Returns its remaining bytes; `None` if nothing waits.
     fn begin(&mut self) -> Option<&[u8]> {
-        // A client that does not read makes no more than one pong wait behind the write that has begun.
+        // At most one pong waits directly after the write that has begun, even if the client does not read.
         if self.fixed <= 1
             && let Some(pong) = self.pong.take()
         {
@@ -96,7 +98,7 @@ pub(crate) struct SocketStream {
     inbound: BytesMut,
     decoder: FrameDecoder,
     outbound: WaitingWrites,
-    /// The event that arrived while the socket did other work; `None` if none did.
+    /// The event that arrived while the socket did other work; `None` if no event has arrived.
     held: Option<StreamEvent>,
     needs_flush: bool,
     /// Whether the client has sent anything since the last call of [`SocketStream::take_received`].
@@ -104,8 +106,8 @@ pub(crate) struct SocketStream {
 }
 
 impl SocketStream {
-    /// Turns a connection into a socket, whose first bytes are `answer`, the answer to the handshake. A message of more than
-    /// `message_bytes_max` bytes is a violation of the protocol.
+    /// Turns a connection into a socket. The first bytes to be written are `answer`, the answer to the handshake. A message of
+    /// more than `message_bytes_max` bytes is a violation of the protocol.
     pub(crate) fn new(mut connection: Box<ClientConnection>, answer: Bytes, message_bytes_max: u64) -> Self {
         let limits = FrameLimits {
             message_bytes_max,
@@ -134,14 +136,14 @@ impl SocketStream {
         self.queue(frame.freeze());
     }
 
-    /// Adds a close frame to the waiting writes. Nothing may follow it.
+    /// Adds a close frame to the waiting writes. It must be the last one.
     pub(crate) fn queue_close(&mut self, code: u16, reason: &str) {
         let mut frame = BytesMut::new();
         write_close(&mut frame, code, reason, None);
         self.queue(frame.freeze());
     }
 
-    /// Whether nothing waits to be written, so that an answer can go on.
+    /// Whether no write waits, so that an answer can continue.
     pub(crate) fn has_room(&self) -> bool {
         self.outbound.writes.is_empty()
     }
@@ -151,7 +153,8 @@ impl SocketStream {
         std::mem::take(&mut self.has_received)
     }
 
-    /// Runs `work` to its end. Meanwhile, writes what waits, and reads up to the next event, so that the client's pings are answered.
+    /// Runs `work` to its end. Meanwhile, writes the waiting bytes and reads up to the next event, so that the client's pings are
+    /// answered.
     pub(crate) async fn serve_while<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         poll_fn(|cx| {
@@ -159,7 +162,7 @@ impl SocketStream {
                 return Poll::Ready(done);
             }
             if self.held.is_some() {
-                // A failure of the connection is an event, which comes again behind the one that is held.
+                // If the connection has failed, the next call reports that after the held event.
                 let _ = self.poll_write(cx);
             } else if let Poll::Ready(event) = self.poll_event(cx) {
                 self.held = Some(event);
@@ -169,7 +172,7 @@ impl SocketStream {
         .await
     }
 
-    /// Writes what waits, and returns the next event.
+    /// Writes the waiting bytes as far as possible, and returns the next event.
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<StreamEvent> {
         if let Some(event) = self.held.take() {
             return Poll::Ready(event);
@@ -196,7 +199,7 @@ impl SocketStream {
                 Ok(None) => {}
             }
             if self.inbound.is_empty() {
-                // An idle socket keeps no memory for what has been read.
+                // An idle socket uses no memory for received bytes.
                 self.inbound = BytesMut::new();
             }
             match ready!(self.connection.poll_socket(cx, &mut self.inbound)) {
@@ -206,7 +209,7 @@ impl SocketStream {
         }
     }
 
-    /// Writes what waits. Ready once all of it has been passed to the system.
+    /// Writes the waiting bytes. Ready once all of them have been passed to the system.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(first) = self.outbound.begin() {
             match ready!(Pin::new(&mut self.connection).poll_write(cx, first))? {
@@ -224,7 +227,7 @@ impl SocketStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what waits, as fast as the client reads it.
+    /// Writes the waiting bytes, as fast as the client reads them.
     ///
     /// # Errors
     /// The connection is broken, or the client reads too slowly.
@@ -232,8 +235,8 @@ impl SocketStream {
         poll_fn(|cx| self.poll_write(cx)).await
     }
 
-    /// Closes the connection for writes, and discards what the client still sends until it closes, too: unread bytes would reset
-    /// the connection, and the client might lose the close frame. The caller limits the time.
+    /// Closes the connection for writes, and discards the bytes that the client sends until it closes, too. Unread bytes would
+    /// reset the connection, and the client might lose the close frame. The caller limits the time.
     pub(crate) async fn close(&mut self) {
         self.connection.shutdown().await;
         while poll_fn(|cx| self.poll_discard(cx)).await {}
@@ -269,7 +272,7 @@ mod tests {
         bytes_per_second_min: 0,
     };
 
-    /// A client and its socket, which has to write `<101>`.
+    /// Returns a client's end and a socket, whose first write is `<101>`.
     fn pair() -> (DuplexStream, SocketStream) {
         let (client, server) = duplex(1 << 16);
         let heads = HeadBudget::new(HeadsConfig {
@@ -325,7 +328,7 @@ mod tests {
         );
     }
 
-    /// Writes all that waits, in writes of at most `bytes_max` bytes.
+    /// Writes all waiting bytes, at most `bytes_max` bytes at a time.
     fn written(writes: &mut WaitingWrites, bytes_max: usize) -> String {
         let mut out = Vec::new();
         while let Some(first) = writes.begin() {
@@ -352,13 +355,13 @@ mod tests {
         for frame in ["<a>", "<b>"] {
             writes.push(Bytes::from_static(frame.as_bytes()));
         }
-        // As when the connection takes no bytes at first.
+        // The first write has begun, but the connection has accepted no bytes of it.
         assert_eq!(writes.begin(), Some(&b"<a>"[..]));
         for pong in ["<1>", "<2>", "<3>"] {
             writes.pong = Some(Bytes::from_static(pong.as_bytes()));
             assert_eq!(writes.begin(), Some(&b"<a>"[..]));
         }
-        // The second one is replaced by the third one, as RFC 6455 section 5.5.3 allows.
+        // The third pong replaces the second one, as RFC 6455 section 5.5.3 allows.
         assert_eq!(written(&mut writes, 1), "<a><1><3><b>");
     }
 }

@@ -1,4 +1,5 @@
-//! The times of a socket: its pings, its idle time, and its age. A message that has begun has times of its own.
+//! The timers of a socket: for pings, for the idle time, and for the maximum age. The time limits of an arriving message are not
+//! among them.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +11,17 @@ const AGE_SPREAD_DIVISOR: u32 = 12;
 /// An event that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerEvent {
-    /// The client has to be pinged.
+    /// A ping to the client is due.
     Ping,
     /// The client has sent nothing since the last ping.
     Silent,
     /// The socket has carried no request for too long.
     Idle,
-    /// The socket has reached its age.
+    /// The socket has reached its maximum age.
     Old,
 }
 
-/// The times of one socket.
+/// The timers of one socket.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketTimers {
     ping: Duration,
@@ -29,13 +30,13 @@ pub(crate) struct SocketTimers {
     awaits_pong: bool,
     idle: Duration,
     idle_since: Instant,
-    /// `None` once the socket has reached its age.
+    /// The time at which the socket reaches its maximum age; `None` once it has.
     age_due: Option<Instant>,
 }
 
 impl SocketTimers {
-    /// Creates the times of a socket that is opened at `now`. `dice` is a random number that spreads the ends of sockets that were
-    /// opened together.
+    /// Creates the timers of a socket that is opened at `now`. `dice` is a random number that spreads the ends of sockets that
+    /// were opened together.
     pub(crate) fn new(config: &SocketsConfig, now: Instant, dice: u16) -> Self {
         let spread = (config.lifetime / AGE_SPREAD_DIVISOR).saturating_mul(u32::from(dice)) / u32::from(u16::MAX);
         Self {
@@ -63,14 +64,14 @@ impl SocketTimers {
         self.idle_since = now;
     }
 
-    /// Returns when the next event is due. `is_idle` says whether the socket carries no request and no message.
+    /// Returns when the next event is due. `is_idle` says whether the socket carries neither a request nor a message.
     pub(crate) fn due(&self, is_idle: bool) -> Instant {
         let idle = is_idle.then(|| self.idle_since + self.idle);
         let others = [self.age_due, idle];
         others.into_iter().flatten().fold(self.ping_due, Instant::min)
     }
 
-    /// Returns an event that is due at `now`; `None` if none is. Each event is returned once.
+    /// Returns an event that is due at `now`; `None` if no event is due. Each event is returned once.
     pub(crate) fn take_event(&mut self, now: Instant, is_idle: bool) -> Option<TimerEvent> {
         if self.age_due.take_if(|due| *due <= now).is_some() {
             return Some(TimerEvent::Old);

@@ -1,5 +1,5 @@
-//! Runs each request on a socket as an exchange of the gateway. [`TurnSession`] is Pingora's session of such a request: its head is
-//! that of a POST, its body is the client's message, and its answer leaves as frames.
+//! Runs each request on a socket as an exchange of the gateway. [`TurnSession`] is Pingora's session of such a request. Its head
+//! is the head of a POST, its body is the client's message, and its answer is sent as frames.
 
 #[cfg(test)]
 mod tests;
@@ -45,16 +45,17 @@ use crate::{
 /// The maximum number of pieces of an answer that wait for the socket.
 const PIECES_MAX: usize = 8;
 
-/// The time that a provider still has to end its answer after a client that has got the last frame disconnects.
+/// The time in which a provider can still end its answer after the client has got the last frame and disconnected.
 const AFTER_LAST_FRAME: Duration = Duration::from_secs(1);
 
-/// The status of a request whose key is not valid.
+/// The HTTP status of a request whose key is not valid.
 const UNAUTHORIZED: u16 = 401;
 
-/// The bytes that Pingora replays at each attempt. They make it call the body's hook, which replaces them with the stored body.
+/// The bytes that Pingora replays at each attempt. They make Pingora call the body's hook, which replaces the bytes with the
+/// stored body.
 const REPLAYED: &[u8] = b"{}";
 
-/// Starts the requests of one socket.
+/// Starts the requests on one socket.
 pub(crate) struct TurnHost {
     proxy: Arc<HttpProxy<Gateway>>,
     pub gateway: Gateway,
@@ -68,7 +69,7 @@ pub(crate) struct TurnHost {
 }
 
 impl TurnHost {
-    /// Creates the host of a socket's requests. `peer` has the client's address.
+    /// Creates the host of a socket's requests. `peer` contains the client's address.
     pub(crate) fn new(
         host: SocketHost<'_>,
         handshake: SocketHandshake,
@@ -142,7 +143,7 @@ struct TurnSession {
     pieces: mpsc::Sender<TurnPiece>,
     peer: Option<Arc<SocketDigest>>,
     written: Option<Box<ResponseHeader>>,
-    /// The number of bytes of the answer's body, before they became frames.
+    /// The number of bytes of the answer's body before it was turned into frames.
     bytes_sent: usize,
 }
 
@@ -160,7 +161,7 @@ impl TurnSession {
         }
     }
 
-    /// Handles a piece of the answer's body and its end. Writes the frames that are complete with it.
+    /// Handles a piece of the answer's body, or the body's end. Writes the frames that are then complete.
     async fn write(&mut self, piece: Option<&[u8]>, end: bool) -> Result<()> {
         if self.is_gone() || self.answer.is_over() {
             return Ok(());
@@ -176,7 +177,7 @@ impl TurnSession {
             status = self.answer.finish(&mut frames).or(status);
         }
         if self.pieces.is_closed() {
-            // The socket may have ended, and dropped its conversations, before this answer stored one.
+            // The socket may have ended and dropped its conversations before this answer stored one.
             self.link.forget_conversation();
         }
         if frames.is_empty() {
@@ -192,12 +193,10 @@ impl TurnSession {
             return self.on_disconnect();
         }
         match self.answer.is_unusable() {
-            // The client has its error, so that the provider need not go on.
-            true => Err(Error::explain(
-                ErrorType::ConnectionClosed,
-                "the answer cannot become frames on a socket",
-            )
-            .into_up()),
+            // The client has received an error, so the provider need not continue.
+            true => {
+                Err(Error::explain(ErrorType::ConnectionClosed, "the answer cannot be turned into frames").into_up())
+            }
             false => Ok(()),
         }
     }
@@ -220,7 +219,7 @@ impl Session for TurnSession {
         &mut self.head
     }
 
-    /// Returns `None`: the message is complete before the request begins, and the gateway takes it from the link.
+    /// Returns `None`. The message is complete before the request begins, and the gateway takes it from the link.
     async fn read_body_bytes(&mut self) -> Result<Option<Bytes>> {
         Ok(None)
     }
@@ -297,7 +296,7 @@ impl Session for TurnSession {
         self.written.as_deref()
     }
 
-    /// Ends an answer that is not complete. The client gets an error in a frame, and the socket stays open.
+    /// Ends an incomplete answer. The client gets an error in a frame, and the socket stays open.
     async fn shutdown(&mut self, _code: u32, _context: &str) {
         // An error means that the client has disconnected.
         let _ = self.write(None, true).await;

@@ -1,5 +1,5 @@
-//! Begins an attempt: waits for the pause before it, chooses its backend, edits the body for its provider, and connects. If the
-//! provider's host has addresses of both families, they are tried in the manner of RFC 8305.
+//! Begins an attempt: waits for the pause before the attempt, chooses its backend, edits the body for its provider, and connects.
+//! If the provider's host has addresses of both families, both are tried as RFC 8305 describes.
 
 #[cfg(test)]
 mod tests;
@@ -44,8 +44,8 @@ use crate::{
     providers::pools::{ProviderBackend, ProviderBackends},
 };
 
-/// The HTTP/2 window in bytes: how much of an answer may wait for a slow client. Pingora's default is 8 MiB. 256 KiB are enough
-/// for 20 Mbit/s at a round trip of 100 ms, more than any model produces.
+/// The HTTP/2 window: the number of bytes of an answer that can wait for a slow client. Pingora's default is 8 MiB. 256 KiB are
+/// enough for 20 Mbit/s at a round trip of 100 ms, more than any model produces.
 const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// Waits for the pause before this attempt, at most until the drain ends.
@@ -59,7 +59,7 @@ pub(crate) async fn pause(forward: &mut Forward, drain: &Drain) {
     }
 }
 
-/// Begins an attempt. Returns the peer to which the request goes.
+/// Begins an attempt. Returns the peer to which the request is sent.
 pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Result<ChosenPeer> {
     forward.attempt = Attempt::default();
     if gateway.drain.is_expired() {
@@ -98,11 +98,11 @@ pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Fo
     let places = Arc::clone(&forward.attempts.endpoint().backends);
     peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places, gateway.drain.clone())));
     peer.options.total_connection_timeout = Some(connect);
-    // The deadline limits the time of reads; Pingora's own timeout would register a timer for every chunk.
+    // The deadline limits the time of reads, because Pingora's own timeout would register a timer for every chunk.
     peer.options.write_timeout = Some(limits(forward).idle);
     peer.options.idle_timeout = Some(timeouts.pool_idle);
     if connection != ConnectionChoice::Any || !forward.can_resend() {
-        // On a stale connection from the pool the request would be lost, so this attempt opens a new one.
+        // The request would be lost on a stale connection from the pool, so this attempt opens a new one.
         line_peer::isolate(&mut peer);
     }
     let line = line_peer::turn(session, forward, (&peer, connection));
@@ -150,7 +150,7 @@ pub(crate) fn on_connected(session: &Session, forward: &mut Forward, digest: Opt
     forward.attempt.on_connected(deadline, replay_bytes);
 }
 
-/// Handles a failed connect: decides whether another attempt follows. Returns Pingora's error, which says so.
+/// Handles a failed connect and decides whether another attempt follows. Returns Pingora's error, which contains the decision.
 pub(crate) fn on_connect_failed(
     gateway: &Gateway,
     session: &Session,
@@ -178,10 +178,10 @@ pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to one backend, and creates a second handle on the socket for [`deadline`].
 ///
-/// The address family that the system prefers goes first. If it fails or does not answer within [`ATTEMPT_DELAY`], the other one
-/// is tried at the same time, and the first established connection is used. The family that succeeds is stored for the backend
-/// ([`ProviderBackends::on_family_answered`]), so that later requests do not wait again. One attempt runs at most two connects,
-/// within one connect timeout.
+/// The address family that the system prefers is tried first. If it fails or does not answer within [`ATTEMPT_DELAY`], the other
+/// family is tried at the same time, and the first established connection is used. The family that succeeds is stored for the
+/// backend ([`ProviderBackends::on_family_answered`]), so that later requests do not wait again. One attempt runs at most two
+/// connects, within one connect timeout.
 #[derive(Debug)]
 pub(crate) struct Connector {
     /// The connect timeout, for both address families together.
@@ -211,7 +211,7 @@ impl Connector {
         let alone = tokio::time::timeout(ATTEMPT_DELAY, &mut at_first).await;
         let (connected, winner) = match alone {
             Ok(Ok(connected)) => return Ok(connected),
-            // If both families fail, the error of the preferred one is returned.
+            // If both families fail, the error of the preferred family is returned.
             Ok(Err(error)) => (TcpStream::connect(second).await.map_err(|_| error)?, second),
             Err(_) => {
                 let at_first = at_first.map(|done| done.map(|connected| (connected, first)));

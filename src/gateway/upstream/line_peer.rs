@@ -38,30 +38,31 @@ use crate::{
     },
 };
 
-/// The maximum length of a body that goes over a WebSocket, in bytes. A larger one goes by POST, because providers refuse large
-/// messages.
+/// The maximum length in bytes of a body that is sent over a WebSocket. A larger one is sent by POST, because providers refuse
+/// large messages.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The peer of an attempt.
+/// The peer of an attempt, and the request for a WebSocket if it can use one.
 pub(crate) struct ChosenPeer {
-    /// The peer to which the request goes by POST.
+    /// The peer to which the request is sent by POST.
     pub post: Box<HttpPeer>,
-    /// The request that goes over a WebSocket instead, if one is free or can be opened; `None` if it has to go by POST.
+    /// The request that is sent over a WebSocket instead, if one is free or can be opened; `None` if the request has to be sent
+    /// by POST.
     pub line: Option<Box<SocketTurn>>,
 }
 
-/// A request of a client's socket that can go to its provider over a WebSocket.
+/// A request on a client's socket that can be sent to its provider over a WebSocket.
 pub(crate) struct SocketTurn {
     link: Arc<TurnLink>,
     request: LineRequest,
 }
 
-/// Returns the peer to which Pingora connects. Waits until a WebSocket is open if the request goes over a new one.
+/// Returns the peer to which Pingora connects. If the request is sent over a new WebSocket, waits until it is open.
 pub(crate) async fn connect(chosen: ChosenPeer) -> Result<Box<HttpPeer>> {
     let ChosenPeer { post, line } = chosen;
     Ok(match line {
         None => post,
-        // Boxed: otherwise the future of every request would reserve memory for it.
+        // Boxed: otherwise the future of every request would reserve memory for this one.
         Some(turn) => Box::pin(connect_over_line(post, *turn)).await,
     })
 }
@@ -80,8 +81,8 @@ async fn connect_over_line(post: Box<HttpPeer>, turn: SocketTurn) -> Box<HttpPee
     }
 }
 
-/// Returns the request in the form for a WebSocket; `None` if it has to go by POST to `post`. `connection` is the kind of
-/// connection that the attempt is allowed to use.
+/// Returns the request in the form for a WebSocket; `None` if it has to be sent by POST. `connection` is the kind of connection
+/// that the attempt is allowed to use.
 pub(super) fn turn(
     session: &Session,
     forward: &Forward,
@@ -132,8 +133,8 @@ pub(super) fn turn(
     })
 }
 
-/// Returns the request line and the headers of a handshake, without those of the WebSocket protocol: the edits of the provider's
-/// file and the credential, but nothing of the client. `None` if the provider's target is not valid.
+/// Returns the request line and the headers of a handshake, without the headers of the WebSocket protocol. They contain the edits
+/// of the provider's file and the credential, but no header of the client. Returns `None` if the provider's target is not valid.
 fn handshake_head(forward: &Forward) -> Option<Bytes> {
     let (provider, endpoint) = (forward.provider(), forward.attempts.endpoint());
     let query = edit_query(&provider.query, None);
@@ -160,14 +161,15 @@ fn handshake_head(forward: &Forward) -> Option<Bytes> {
     Some(head.freeze())
 }
 
-/// Lets the peer's connection be used for this request only.
+/// Restricts the peer's connection to this request.
 pub(super) fn isolate(peer: &mut HttpPeer) {
     static OWN_GROUP: AtomicU64 = AtomicU64::new(1);
     peer.group_key = OWN_GROUP.fetch_add(1, Ordering::Relaxed);
     peer.options.idle_timeout = Some(Duration::ZERO);
 }
 
-/// Returns a peer whose connection is already there, or has failed. The TLS session, if any, is inside the connection.
+/// Returns a peer whose connection is already established, or has failed. If the connection uses TLS, the TLS session is inside
+/// the connection.
 fn ready_peer(mut peer: HttpPeer, connection: Result<Stream>) -> Box<HttpPeer> {
     peer.scheme = Scheme::HTTP;
     peer.sni = String::new();
@@ -177,7 +179,7 @@ fn ready_peer(mut peer: HttpPeer, connection: Result<Stream>) -> Box<HttpPeer> {
     Box::new(peer)
 }
 
-/// A connector that has connected before Pingora asks for the connection.
+/// A connector for Pingora whose connection is already established, or has failed.
 #[derive(Debug)]
 struct ReadyConnection(Mutex<Option<Result<Stream>>>);
 

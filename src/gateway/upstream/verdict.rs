@@ -27,7 +27,7 @@ pub(crate) enum AttemptEvent<'a> {
         error: &'a Error,
         /// Whether the connection came from the pool.
         reused: bool,
-        /// Whether the request went over a WebSocket and the provider has not read it.
+        /// Whether the request was sent over a WebSocket and the provider has not read it.
         is_unread: bool,
     },
     /// The provider has answered with this status.
@@ -36,7 +36,7 @@ pub(crate) enum AttemptEvent<'a> {
         status: u16,
         /// Whether the provider refuses the credential.
         credential_refused: bool,
-        /// The pause that the provider asks for; `None` if it asks for none.
+        /// The pause that the provider requests; `None` if it requests none.
         pause: Option<Duration>,
     },
     /// The provider has answered with a success that contains no answer.
@@ -48,8 +48,8 @@ pub(crate) enum AttemptEvent<'a> {
     },
     /// A success has begun: the client gets the first part of it.
     Begun {
-        /// The provider's HTTP status, or the one that corresponds to a failure that the answer reports. Circuits and credentials
-        /// are judged by it.
+        /// The provider's HTTP status, or the one that corresponds to a failure that the answer reports. It determines the effect
+        /// on circuits and credentials.
         status: u16,
     },
 }
@@ -127,7 +127,7 @@ pub(crate) fn decide<'f>(
     &forward.attempt.verdict
 }
 
-/// Does the same as [`decide`] for an answer of which the client has received nothing. An `Err` result ends the attempt.
+/// Does the same as [`decide`] for an answer that the client has not received any part of. An `Err` result ends the attempt.
 pub(crate) fn decide_after_answer(metrics: &Metrics, forward: &mut Forward, event: AttemptEvent<'_>) -> Result<()> {
     let (etype, context) = match decide(metrics, forward, false, event) {
         Verdict::Proceed => return Ok(()),
@@ -150,7 +150,7 @@ fn dice() -> f64 {
 
 fn on_answer(metrics: &Metrics, forward: &mut Forward, answer: &AnswerOutcome) -> Verdict {
     if answer.refused {
-        // Logged for the operator, whose account at the provider is affected. Logged now, because the next attempt may use
+        // Logged for the operator, whose account at the provider is affected. Logged here, because the next attempt may use
         // another credential.
         log_credential_refused(metrics, forward, answer.status);
     }
@@ -163,7 +163,8 @@ fn on_answer(metrics: &Metrics, forward: &mut Forward, answer: &AnswerOutcome) -
     }
 }
 
-/// Handles a success that broke off before it began. Returns whether another attempt follows. `may` says whether one is allowed.
+/// Handles a success that broke off before it began. Returns whether another attempt follows. `may` says whether another attempt
+/// is allowed.
 fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
     if forward.attempt.fate() == Fate::Expired {
         return may && try_next_provider(forward);
@@ -179,8 +180,8 @@ fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
 }
 
 /// Whether a request without an answer is sent again, for one of four reasons: the provider has not read it on a WebSocket, the
-/// provider closed the pooled connection before it read the request, the provider demands HTTP/1.1, or the operator has such
-/// requests repeated.
+/// provider closed the pooled connection before it read the request, the provider demands HTTP/1.1, or the operator's
+/// configuration allows it.
 fn is_repeated(forward: &mut Forward, error: &Error, (reused, is_unread): (bool, bool)) -> bool {
     let is_unanswered = !forward.attempt.has_head() && *error.esource() == ErrorSource::Upstream;
     is_unanswered
@@ -224,8 +225,8 @@ fn may_send_again(forward: &Forward) -> bool {
     forward.attempt.fate() != Fate::Expired && forward.can_resend()
 }
 
-/// Handles a provider that did not answer in time or closed the connection. Returns whether another provider is tried. The
-/// setting `[retry] after_timeout` allows that, because the first provider may have served the request and may bill it.
+/// Handles a provider that did not answer in time or closed the connection. Returns whether another provider is tried. That
+/// requires the setting `[retry] after_timeout`, because the first provider may have served the request and may bill it.
 fn try_next_provider(forward: &mut Forward) -> bool {
     let may = forward.request.live.config.retry.after_timeout && forward.can_resend();
     forward.attempts.on_no_answer(may, dice(), clock::instant())

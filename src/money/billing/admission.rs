@@ -1,5 +1,5 @@
-//! Admission: a request gets a bill, a position in a queue, or a refusal. Where the key's record may be outdated, it is read
-//! again once, so that a limit that was just raised on any node is not reported as reached.
+//! Admission: a request gets a bill, a position in a queue, or a refusal. If the key's record may be outdated, it is read again
+//! once. Otherwise, a limit that has just been raised on any node could be reported as reached.
 
 use std::{
     sync::Arc,
@@ -34,7 +34,7 @@ pub(crate) enum AdmissionStart<'a> {
 pub(crate) struct PendingAdmission<'a> {
     billing: &'a Billing,
     request: &'a AdmissionRequest<'a>,
-    /// When the admission began.
+    /// The time at which the admission began.
     asked: Instant,
     next: NextStoreCall,
 }
@@ -56,7 +56,7 @@ pub(crate) enum Admission<'a> {
     Queued(QueueTicket<'a>),
 }
 
-/// A request's position in a queue for money that running requests hold. When one of these ends, its hold, or a part of it,
+/// A request's position in a queue for money that running requests hold. When a running request ends, its hold or a part of it
 /// becomes free. A request whose limit is spent does not wait. If this is dropped, the request leaves the queue.
 #[derive(Debug)]
 pub(crate) struct QueueTicket<'a> {
@@ -66,14 +66,14 @@ pub(crate) struct QueueTicket<'a> {
 }
 
 impl Billing {
-    /// Refuses a request before its body is read, if the body cannot change the decision. This costs a call only where a refusal
-    /// is likely. An operator's change takes effect at once, because the store confirms each refusal. A request that passes is
-    /// still checked by [`Billing::admit`].
+    /// Refuses a request before its body is read, if the body cannot change the decision. This costs a call to the store only if
+    /// a refusal is likely. The store confirms each refusal, so an operator's change takes effect at once. A request that passes
+    /// is still checked by [`Billing::admit`].
     ///
     /// - A rate or concurrency limit is predicted from the requests that this node itself has admitted and refused.
     /// - A key that was denied within the last minute is checked with the store.
-    /// - A key whose request has a heavy body is checked too, unless the store has just reported that it has money: receiving and
-    ///   decoding such a body takes far longer than the call. For a small body, the call would take longer.
+    /// - A key whose request has a heavy body is checked too, unless the store has just reported that the key has money:
+    ///   receiving and decoding such a body takes far longer than the call. For a small body, the call would take longer.
     pub(crate) async fn refuse_early(
         &self,
         key: FoundKey<'_>,
@@ -86,7 +86,7 @@ impl Billing {
         let (engine, record, now) = (&self.engine, key.record, clock::instant());
         let foreseen = engine.grace.predict_denial(record);
         if !engine.keys.is_store_reachable() {
-            // Rates apply without the store. Nothing else can be confirmed, and a cached key has its grace.
+            // Rates apply without the store. No other limit can be confirmed, and a cached key has its grace.
             return foreseen.map_or(Ok(()), |denial| Err(engine.refusal(record, denial)));
         }
         // Futures that few requests need are boxed, so that the other requests need no memory for them.
@@ -103,9 +103,9 @@ impl Billing {
         Ok(())
     }
 
-    /// Refuses a token count, which is free, if the key's quota is spent: such a key cannot be used (docs/interface.md, Token
-    /// counts). The store is called once, and only if the key has a quota. While the store is unreachable, no token count is
-    /// refused.
+    /// Refuses a token count if the key's quota is spent. Token counts are free, but such a key cannot be used
+    /// (docs/interface.md, Token counts). The store is called once, and only if the key has a quota. While the store is
+    /// unreachable, no token count is refused.
     async fn refuse_spent(&self, key: FoundKey<'_>) -> Result<(), Refusal> {
         let now = clock::instant();
         if !self.engine.keys.is_store_reachable() {
@@ -168,7 +168,8 @@ impl Billing {
         })
     }
 
-    /// Decides by the last answer, which was given for this record of the key. `asked` is when the store was called.
+    /// Decides by the store's last reply (`answer`), which was given for this record of the key. `asked` is the time of the call
+    /// to the store.
     fn decide<'a>(
         &'a self,
         key: &KeyRecord,
@@ -183,7 +184,8 @@ impl Billing {
         }
     }
 
-    /// Puts the request at the end of the queue for the limit that denied it. Refuses it if it may not wait or the queue is full.
+    /// Puts the request at the end of the queue for the limit that denied it. Refuses the request if it is not allowed to wait or
+    /// the queue is full.
     fn queue_or_refuse<'a>(
         &'a self,
         request: &'a AdmissionRequest<'a>,
@@ -202,7 +204,8 @@ impl Billing {
         }
     }
 
-    /// Returns the refusal of a request that was not admitted, and remembers its denial. `asked` is when the store was called.
+    /// Returns the refusal of a request that was not admitted, and remembers its denial. `asked` is the time of the call to the
+    /// store.
     fn refuse(&self, key: &KeyRecord, not_admitted: NotAdmitted, asked: Instant) -> Refusal {
         match not_admitted {
             NotAdmitted::Denied(denial) => {
@@ -225,7 +228,7 @@ impl Billing {
         Ok(key)
     }
 
-    /// Returns the key's record that is in the cache now, because its quota may have been raised while the request waited.
+    /// Returns the key's current record in the cache, because the key's quota may have been raised while the request waited.
     async fn current_key(&self, digest: &KeyDigest, known: Arc<KeyRecord>) -> Arc<KeyRecord> {
         match self.engine.keys.find_known(digest, clock::instant()).await {
             Ok(Some(key)) => key,
@@ -313,7 +316,7 @@ pub(crate) struct FoundKey<'a> {
     pub record: &'a Arc<KeyRecord>,
 }
 
-/// A request for which admission is requested.
+/// A request that is to be admitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmissionRequest<'a> {
     /// The key of the request.
@@ -336,7 +339,7 @@ pub(crate) struct AdmissionRequest<'a> {
     pub estimate: Estimate,
     /// When the request's head arrived.
     pub arrived: Instant,
-    /// The settings of `[money]`: how long a request can wait in a queue, and how many can wait.
+    /// The settings of `[money]`. They include the maximum time in a queue and the maximum number of waiting requests.
     pub limits: &'a MoneyConfig,
 }
 

@@ -33,7 +33,7 @@ use crate::{
 const REPORT_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// The maximum number of the model's own tokens in one estimated token ([`crate::domain::ledger::calibration`]).
 const TEXT_FACTOR_MAX: u64 = 4;
-/// The number of output tokens that are priced to compute the price of one.
+/// The number of output tokens whose price is computed to find the price of one token.
 const TEXT_PRICED: u64 = 1_000;
 
 /// The consumption of a request so far.
@@ -43,7 +43,7 @@ pub(crate) struct Consumption {
     pub usage: Usage,
     /// Whether the provider reported the usage, or weir estimated it.
     pub source: UsageSource,
-    /// What modifies the price, such as the service tier.
+    /// The properties that modify the price, such as the service tier.
     pub modifiers: PriceModifiers,
     /// The runs of several models that add up to `usage`, each with its price. Empty if only the requested model ran.
     pub runs: Vec<PricedRun>,
@@ -64,12 +64,12 @@ pub(crate) struct RequestProgress {
     pub attempts: u32,
 }
 
-/// When a running answer's cost is computed next: as soon as one of these conditions is met.
+/// The conditions under which a running answer's cost is computed next. One of them is enough.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextSample {
-    /// The condition is met when the text has this many tokens, by the estimate, because the cost then approaches the hold.
+    /// The condition is met when the text has this number of tokens, by the estimate, because the cost then approaches the hold.
     text: u64,
-    /// The condition is met when the number of non-text events differs from this one, and `not_before` has passed.
+    /// The condition is met when the number of non-text events differs from this number, and `not_before` has passed.
     reports: u64,
     not_before: Instant,
     /// The condition is met at this time, because a checkpoint is due.
@@ -102,7 +102,7 @@ impl NextSample {
     }
 }
 
-/// The bill of one running request. If it is dropped without [`Bill::close`], its hold ends without a charge.
+/// The bill of one running request. If it is dropped without [`Bill::close`], the request's hold ends without a charge.
 pub(crate) struct Bill {
     pub(super) engine: Arc<BillingEngine>,
     pub(super) running: Arc<BilledRequest>,
@@ -136,8 +136,9 @@ impl Bill {
         self.running.must_stop()
     }
 
-    /// Records the consumption of the running answer, and requests a top-up in time. `text` is the estimate of its text so far,
-    /// in tokens. `reports` is the number of its non-text events. Returns when to call this again.
+    /// Records the consumption of the running answer, and requests a top-up early enough. `text` is the estimated number of
+    /// tokens of the answer's text so far. `reports` is the number of the answer's non-text events so far. Returns when to call
+    /// this again.
     pub(crate) fn sample(
         &self,
         now: Instant,
@@ -208,9 +209,9 @@ impl Bill {
             running.on_top_up(match answer {
                 Ok(TopUpReply::Granted(more)) => TopUpAnswer::Granted(more),
                 Ok(TopUpReply::Refused) => TopUpAnswer::Refused,
-                // The part in other nodes' leases becomes free, or turns out to be spent, in a moment.
+                // The part in other nodes' leases soon becomes free or turns out to be spent.
                 Ok(TopUpReply::Recalling) => TopUpAnswer::Unknown,
-                // The request was admitted while the store was unreachable, or is settled by now.
+                // The request was admitted while the store was unreachable, or has been settled.
                 Ok(TopUpReply::NoHold) => TopUpAnswer::Uncounted(ask.more),
                 Err(_) => TopUpAnswer::Unknown,
             });
@@ -280,7 +281,7 @@ impl Bill {
         match journal.append_step(account, change, self.running.granted.watermark, &mut self.reservation) {
             Ok((step, _)) => settled.step = Some(step),
             Err(error) => {
-                // The next start of the process finds the admission unsettled and charges its last checkpoint.
+                // The next start of the process finds the admission unsettled, and charges the request's last checkpoint.
                 tracing::error!(%error, request = %self.running.request, "cannot record a settlement in the journal; the next start charges the request's last checkpoint");
                 self.engine.counters.record_failure();
             }
@@ -293,7 +294,8 @@ impl Bill {
             .on_end(account, key, self.running.granted.seat, &settled);
     }
 
-    /// Returns `now` by the store's clock: the time of the admission, plus the monotonic time since.
+    /// Returns the time `now` of the store's clock, in milliseconds since the Unix epoch: the time of the admission, plus the
+    /// monotonic time that has passed since.
     fn time_ms(&self, now: Instant) -> i64 {
         let since = now.saturating_duration_since(self.running.granted.at).as_millis();
         let since = i64::try_from(since).unwrap_or(i64::MAX);
@@ -308,9 +310,9 @@ impl Bill {
     }
 }
 
-/// Returns how much more text an answer can have until its cost approaches `at`, in estimated tokens: at least 1, and
-/// [`u64::MAX`] if text is free. Since one estimated token may be up to [`TEXT_FACTOR_MAX`] of the model's tokens, the
-/// computations come at ever shorter intervals as the cost approaches `at`.
+/// Returns the number of estimated text tokens that an answer can still produce before its cost approaches `at`: at least 1, and
+/// [`u64::MAX`] if text is free. One estimated token may be up to [`TEXT_FACTOR_MAX`] of the model's tokens, so the cost is
+/// computed at ever shorter intervals as it approaches `at`.
 fn tokens_until(at: NanoUsd, cost: NanoUsd, price: &Price, consumed: &Consumption) -> u64 {
     // If several models ran, all text is priced like that of the requested model.
     let cost_of = |usage| price.cost(usage, &consumed.modifiers);

@@ -1,5 +1,5 @@
-//! The last denial of each key on this node. With it, the key's next request can be refused before its body is read. The store
-//! confirms a denial without placing a hold or recording a request.
+//! The last denial of each key on this node. Because of it, the key's next request can be refused before its body is read. The
+//! store confirms a denial without placing a hold or recording a request.
 
 use std::{
     sync::Arc,
@@ -47,8 +47,8 @@ impl Denials {
         }
     }
 
-    /// Remembers a denial. `at` is when the store was called. Only denials that concern every request of the key are remembered,
-    /// except those that the end of a running request can lift.
+    /// Remembers a denial. `at` is the time of the call to the store. Only denials that concern every request of the key are
+    /// remembered, and of these only the ones that the end of a running request cannot lift.
     pub(super) fn remember(&self, key: &KeyId, denial: Denial, at: Instant) {
         let lasts = match denial {
             Denial::AccountUnknown
@@ -108,10 +108,10 @@ impl Denials {
         account.or(quota)
     }
 
-    /// Returns the denial that any request of this key would get from the store now, if it is of the same kind as `denial`.
-    /// Returns `None` if the request may be admitted, or if that is unknown because the store is unreachable. Holds of running
-    /// requests are treated as free, since they can end at any moment. `key` must be the store's current record if `denial`
-    /// depends on the key.
+    /// Returns the denial that any request of this key would get from the store now, if that denial is of the same kind as
+    /// `denial`. Returns `None` if a request may be admitted, or if that is unknown because the store is unreachable. Holds of
+    /// running requests are treated as free, because they can end at any moment. `key` must be the store's current record if
+    /// `denial` depends on the key.
     pub(super) async fn confirm(&self, key: &KeyRecord, denial: Denial) -> Option<Denial> {
         match denial {
             Denial::AccountUnknown | Denial::AccountSuspended | Denial::BalanceExhausted => {

@@ -54,7 +54,7 @@ pub(super) struct BillingEngine {
     pub(super) counters: BillingCounters,
 }
 
-/// Why a request was not admitted.
+/// The reason why a request was not admitted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotAdmitted {
     /// The store denied the request, because of a limit, the account, or the key itself.
@@ -131,7 +131,7 @@ impl BillingEngine {
             Err(error) => {
                 let at = clock::instant();
                 let seat = self.admit_by_grace(ask, &error)?;
-                // The request's settlement ends the hold that may exist in the store.
+                // A hold that may exist in the store ends with the request's settlement.
                 doubt.disarm();
                 Ok(GrantedHold {
                     seat,
@@ -140,7 +140,7 @@ impl BillingEngine {
                     watermark: 0,
                     balance: None,
                     quota: None,
-                    // The account's terms are unknown, so the narrower right applies.
+                    // The account's terms are unknown, so the stricter rule applies.
                     provider_state: ProviderState::Own,
                     allocation: None,
                 })
@@ -199,7 +199,7 @@ impl BillingEngine {
     fn admit_by_grace(&self, ask: &AdmitCall, error: &StoreError) -> Result<CountedRequest, Refusal> {
         tracing::debug!(%error, "the ledger did not answer an admission call");
         if matches!(error, StoreError::Busy(_)) {
-            // The store is only busy, and can admit the client's next try, so there is no grace.
+            // The store is only busy and can admit the client's next try, so grace does not apply.
             return Err(Refusal::StoreUnavailable);
         }
         let seat = self.grace.admit(ask).map_err(|denial| match denial {
@@ -212,9 +212,10 @@ impl BillingEngine {
     }
 }
 
-/// How often the consumption of running requests is written to the journal.
+/// The interval at which the consumption of running requests is written to the journal.
 pub(super) const CHECKPOINT_EVERY: Duration = Duration::from_millis(700);
-/// How long before a checkpoint a request's consumption is sampled for it. A crash loses at most this time plus one interval.
+/// The time before a checkpoint at which a request's consumption is sampled for it. A crash loses the consumption of at most this
+/// time plus one interval.
 const SAMPLE_LEAD: Duration = Duration::from_millis(150);
 
 /// Number of shards of the running requests, so that requests do not contend for one lock.
@@ -225,9 +226,9 @@ const SHARDS: usize = 16;
 pub(super) struct GrantedHold {
     /// The request's part in this node's own counts.
     pub(super) seat: CountedRequest,
-    /// When the request was admitted, by the store's clock, in milliseconds since the Unix epoch.
+    /// The time of the admission by the store's clock, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
-    /// When the request was admitted, by this node's monotonic clock.
+    /// The time of the admission by this node's monotonic clock.
     pub(super) at: Instant,
     /// The last step of this node that the store had applied at the admission.
     pub(super) watermark: u64,
@@ -255,7 +256,7 @@ pub(super) struct BilledRequest {
     growth: Mutex<HoldGrowth>,
     /// Whether the answer must end because its hold cannot grow.
     is_over: AtomicBool,
-    /// The consumption so far, if it has changed since the last checkpoint in the journal.
+    /// The consumption so far; `None` if it has not changed since the last checkpoint in the journal.
     news: Mutex<Option<Checkpoint>>,
 }
 
@@ -284,8 +285,8 @@ impl BilledRequest {
         self.growth.lock().hold()
     }
 
-    /// Updates the cost so far. Returns the top-up to request, or `None` if none is needed; and the cost at which to call this
-    /// again, or `None` if only time matters.
+    /// Updates the cost so far. Returns the top-up to request (`None` if no top-up is needed) and the cost at which to call this
+    /// again (`None` if only time matters).
     pub(super) fn on_cost(&self, cost: NanoUsd, now: Instant) -> (Option<NanoUsd>, Option<NanoUsd>) {
         let mut growth = self.growth.lock();
         let more = growth.next_top_up(cost, now);
@@ -343,8 +344,8 @@ impl RunningRequests {
         self.noted.notify_one();
     }
 
-    /// Waits until a request has recorded its consumption since the last call. Returns the time at which the next checkpoint is
-    /// due: at least [`CHECKPOINT_EVERY`] after the last one, and late enough to include requests that are sampled for it now.
+    /// Waits until a request has recorded consumption since the last call. Returns the time at which the next checkpoint is due.
+    /// That is at least [`CHECKPOINT_EVERY`] after the last one, and late enough to include requests that are sampled for it now.
     /// Must have only one caller at a time.
     pub(super) async fn next_checkpoint(&self) -> Instant {
         self.noted.notified().await;

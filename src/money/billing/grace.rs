@@ -41,7 +41,7 @@ impl Grace {
         }
     }
 
-    /// Records that the store has admitted a request. Returns the request's part in the counts.
+    /// Records that the store has admitted a request. Returns the amounts that the request adds to the counts.
     pub(super) fn on_granted(&self, ask: &AdmitCall, grant: &Grant) -> CountedRequest {
         let now_ms = clock::unix_millis();
         let (seat, becomes_low) = self
@@ -53,7 +53,7 @@ impl Grace {
         seat
     }
 
-    /// Records the store's view of a lease's account and key. If `goes_on` is true, the lease still admits requests.
+    /// Records the store's state of a lease's account and key. If `goes_on` is true, the lease still admits requests.
     pub(super) fn record_grant(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
         let becomes_low = self
             .lock_shard(&key.account)
@@ -63,7 +63,7 @@ impl Grace {
         }
     }
 
-    /// Records that a request was admitted from a lease. Returns the request's part in the counts.
+    /// Records that a request was admitted from a lease. Returns the amounts that the request adds to the counts.
     pub(super) fn on_lease_admission(&self, key: &KeyRecord, hold: NanoUsd, tokens: u64) -> CountedRequest {
         self.lock_shard(&key.account)
             .on_lease_admission(key, hold, tokens, clock::unix_millis())
@@ -89,15 +89,15 @@ impl Grace {
             .admit_by_grace(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
     }
 
-    /// Returns the denial by a rate or concurrency limit of the key or its account that any request would exceed now, by this
-    /// node's own counts of admitted and refused requests. Other nodes can only add to these, so the store would deny the request
-    /// as well unless the limit has changed. Makes no call.
+    /// Returns the denial that any request of the key would get now by a rate or concurrency limit of the key or its account.
+    /// Only this node's own counts of admitted and refused requests are used. Other nodes can only add to the counts, so the
+    /// store would deny the request as well, unless the limit has changed. Makes no call.
     pub(super) fn predict_denial(&self, key: &KeyRecord) -> Option<Denial> {
         self.lock_shard(&key.account).predict_denial(key, clock::unix_millis())
     }
 
     /// Whether the store has reported within the last seconds that the account has money and the key has some of its quota, and
-    /// this node has not spent it since. Makes no call.
+    /// this node has not spent either since. Makes no call.
     pub(super) fn has_recent_funds(&self, key: &KeyRecord) -> bool {
         self.lock_shard(&key.account)
             .has_recent_funds(key, clock::unix_millis())
@@ -142,12 +142,12 @@ fn warn_of_low(key: &KeyRecord, grant: &Grant) {
     tracing::warn!(account, balance_usd = %grant.balance, "the account's balance is low: add credit to it");
 }
 
-/// Maximum number of unconfirmed holds that are stored. Further ones are dropped; in the store they exist until they expire.
+/// Maximum number of unconfirmed holds that are stored. Further ones are dropped, and exist in the store until they expire.
 const UNCONFIRMED_MAX: usize = 10_000;
 
 /// The unconfirmed holds of this node. An admission call without an answer may have left a hold in the store, which the node's
-/// renewals keep alive. Once the store is reachable again, a step ends each of these holds; if there is no hold, it has no
-/// effect.
+/// renewals keep alive. Once the store is reachable again, a step ends each of these holds. The step has no effect if the hold
+/// does not exist.
 #[derive(Debug, Default)]
 pub(super) struct UnconfirmedHolds {
     holds: Mutex<Vec<UnconfirmedHold>>,
@@ -288,7 +288,7 @@ mod tests {
         };
         let grace = Grace::new(limits);
         assert!(!grace.can_admit_any());
-        // More than there are tables.
+        // There are more accounts than tables.
         let accounts = 10 * SHARDS;
         for number in 0..accounts {
             grace.on_granted(&ask(number), &grant(if number % 2 == 0 { 50 } else { 51 }));

@@ -7,20 +7,21 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// The pause after a refused top-up. After it, other requests may have ended their holds.
+/// The pause after a refused top-up. In the meantime, other requests may end their holds.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The pause after a top-up call that the store could not answer.
 const ASK_AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// The divisor for the reserve: a top-up is requested when less than one increment divided by this is left of the hold.
+/// The divisor for the reserve. A top-up is requested when less than the next increment divided by this number is left of the
+/// hold.
 const RESERVE_PART: i64 = 4;
-/// The divisor for the minimum increment: an increment is at least the first hold divided by this.
+/// The divisor for the minimum increment. An increment is at least the first hold divided by this number.
 const INCREMENT_PART_MIN: i64 = 8;
 
-/// The hold of a running request as this node sees it; the store has the hold itself.
+/// This node's view of a running request's hold; the hold itself is in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HoldGrowth {
     hold: NanoUsd,
-    /// The amount of the next top-up, beyond what is used already.
+    /// The amount of the next top-up, not counting cost that already exceeds the hold.
     increment: NanoUsd,
     bound: SpendCap,
     /// The answer to the last top-up; `None` before the first.
@@ -34,7 +35,7 @@ pub(super) struct HoldGrowth {
 pub(super) enum SpendCap {
     /// The maximum cost is the hold.
     Hold,
-    /// The maximum cost is this amount.
+    /// The maximum cost is the given amount.
     Amount(NanoUsd),
     /// There is no maximum: the answer may finish.
     None,
@@ -47,18 +48,19 @@ pub(super) enum TopUpAnswer {
     Granted(NanoUsd),
     /// Nothing is left of the quota or balance.
     Refused,
-    /// The store has no hold of this request. The node adds this amount only to its own count.
+    /// The store has no hold for this request. The node adds this amount only to its own count.
     Uncounted(NanoUsd),
     /// The store could not answer.
     Unknown,
 }
 
 impl SpendCap {
-    /// Returns the maximum by the key's terms. `balance` is the account's at admission, `estimate` is the request's.
+    /// Returns the maximum cost by the key's terms. `balance` is the account's balance at admission, and `estimate` is the
+    /// estimated cost of the request.
     ///
-    /// An answer that may finish is limited to a multiple of the key's quota. Without a quota, the account's balance is used
-    /// instead, but at least the estimate: the last cents of a balance do not pay for a complete answer, which may finish
-    /// nevertheless.
+    /// An answer that may finish is limited to a multiple of the key's quota. Without a quota, the limit is a multiple of the
+    /// account's balance or, if that is greater, of the estimate: the last cents of a balance do not pay for a complete answer,
+    /// but it may finish nevertheless.
     pub(super) fn of(terms: &KeyTerms, balance: Option<NanoUsd>, estimate: NanoUsd) -> Self {
         let allowance = terms.quota.or(balance.map(|balance| balance.max(estimate)));
         match (terms.on_exhausted, allowance) {
@@ -95,8 +97,8 @@ impl HoldGrowth {
         self.is_asking
     }
 
-    /// Returns the top-up to request when the answer has cost `cost` so far; `None` if the hold suffices, a top-up is being
-    /// requested already, or it is too early to request again. The caller calls the store and reports the result with
+    /// Returns the top-up to request when the answer has cost `cost` so far. `None` if the hold suffices, a top-up has been
+    /// requested and not answered, or it is too early to request again. The caller calls the store and reports the result with
     /// [`HoldGrowth::on_answer`].
     pub(super) fn next_top_up(&mut self, cost: NanoUsd, now: Instant) -> Option<NanoUsd> {
         let pause = match self.answer {
@@ -124,7 +126,7 @@ impl HoldGrowth {
         }
     }
 
-    /// Whether an answer that costs this much must end.
+    /// Whether an answer must end because it costs `cost`.
     pub(super) fn must_stop(&self, cost: NanoUsd) -> bool {
         let is_granted = matches!(self.answer, None | Some(TopUpAnswer::Granted(_)));
         match self.bound {
@@ -135,7 +137,7 @@ impl HoldGrowth {
     }
 
     /// Returns the cost at which the next decision is due at the latest; `None` if only time matters. A top-up may be requested
-    /// late by half the reserve, so that a nearly used hold causes a few computations of the cost, not one at every event.
+    /// late by half the reserve. So when the hold is nearly used, the cost is computed a few times and not at every event.
     pub(super) fn next_sample(&self) -> Option<NanoUsd> {
         let late = NanoUsd::from_nanos(self.reserve().nanos() / 2);
         match (self.answer, self.bound) {
@@ -153,7 +155,7 @@ impl HoldGrowth {
         self.hold.saturating_sub(self.reserve())
     }
 
-    /// The part of the hold that is left when a top-up is requested.
+    /// The part of the hold that triggers a top-up: one is requested when less than this is left.
     fn reserve(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.increment.nanos() / RESERVE_PART)
     }

@@ -1,5 +1,5 @@
-//! The state of accounts and keys as the store last reported it to this node, and what the node has admitted since. It is a
-//! bounded table that grants and denials update. With it, the node predicts denials and admits by grace.
+//! The state of accounts and keys as the store last reported it to this node, and the requests that the node has admitted since.
+//! Grants and denials update this bounded table. The node uses it to predict denials and to admit by grace.
 
 use std::hash::Hash;
 
@@ -15,9 +15,9 @@ use crate::{
     money::billing::tally::{CountedRequest, LocalCounts, SettledCharge},
 };
 
-/// Maximum number of accounts in the table. Those updated longest ago are dropped first.
+/// Maximum number of accounts in the table. The accounts whose last update is oldest are dropped first.
 const ACCOUNTS_MAX: usize = 100_000;
-/// Maximum number of keys in the table. Those updated longest ago are dropped first.
+/// Maximum number of keys in the table. The keys whose last update is oldest are dropped first.
 const KEYS_MAX: usize = 100_000;
 
 /// The amounts that this node may commit by grace until the store answers again.
@@ -51,9 +51,10 @@ struct SeenAccount {
 #[derive(Debug, Default)]
 struct SeenKey {
     tally: LocalCounts,
-    /// The spent part of the quota, how the quota is reset, and the end of its period in Unix seconds.
+    /// The spent part of the quota, the rule by which the quota is reset, and the end of the current period in Unix seconds
+    /// (`None` for a quota that is never reset). `None` if the spent part is unknown.
     spent: Option<(NanoUsd, QuotaReset, Option<i64>)>,
-    /// The key's revision at which the store reported the key as revoked or expired.
+    /// The key's revision for which the store reported the key as revoked or expired; `None` if it has not done so.
     denied: Option<u64>,
     rates: RateLimits,
 }
@@ -115,9 +116,9 @@ impl LastSeen {
         }
     }
 
-    /// Admits a request by local knowledge, and commits its estimate or the amount that is left. The error is the denial by the
-    /// rate or concurrency limit that the request exceeds; `None` if the account or key is unknown here, was denied, or has used
-    /// up its grace.
+    /// Admits a request by this node's own data, and commits the request's estimate or the amount that is left. The error is the
+    /// denial by the rate or concurrency limit that the request exceeds; `None` if the account or key is unknown here, was
+    /// denied, or has used up its grace.
     pub(super) fn admit_by_grace(
         &mut self,
         key: &KeyRecord,
@@ -148,7 +149,7 @@ impl LastSeen {
             hold: estimate.max(NanoUsd::ZERO).min(left),
             by_grace: true,
         };
-        // Without room in the table, the request could not be recorded.
+        // If the table has no room, the request cannot be recorded.
         let known = self.key(&key.id, now_ms).ok_or(None)?;
         known.rates = of_key;
         known.tally.begin(seat, Some(key_buckets));
@@ -158,7 +159,7 @@ impl LastSeen {
         Ok(seat)
     }
 
-    /// Records that a request has ended, whether the store, a lease or grace had admitted it.
+    /// Records that a request has ended, whether it was admitted by the store, from a lease or by grace.
     pub(super) fn on_end(&mut self, account: &str, key: &KeyId, seat: CountedRequest, end: &SettledCharge) {
         if let Some(account) = self.accounts.get_mut(account) {
             account.tally.end(seat, end, &account.rates);
@@ -240,7 +241,8 @@ fn remaining(
     Some(left.min(of_key).min(of_account))
 }
 
-/// Returns the entry of `name`, which is created if it is missing; `None` if the table is full of entries with running requests.
+/// Returns the entry of `name`, and creates the entry if it is missing. Returns `None` if the table is full of entries with
+/// running requests.
 fn entry_or_new<'a, K: Clone + Eq + Hash, V>(
     all: &'a mut QuickMap<K, V>,
     max: usize,
@@ -254,7 +256,7 @@ fn entry_or_new<'a, K: Clone + Eq + Hash, V>(
     Some(all.entry(name.clone()).or_insert_with(new))
 }
 
-/// Makes room in a full table: of the older half of the entries, by the time of the last update, drops those without a running
+/// Makes room in a full table. Considers the half of the entries whose last update is oldest, and drops those without a running
 /// request. Returns `None` if none could be dropped.
 fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl Fn(&V) -> &LocalCounts) -> Option<()> {
     let mut times: Vec<i64> = all.values().map(|one| tally(one).last_reply_ms).collect();
@@ -264,7 +266,7 @@ fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl 
     (all.len() < max).then_some(())
 }
 
-/// How long the store's report that money is left is trusted, in milliseconds.
+/// The time, in milliseconds, for which the store's report that money is left is trusted.
 const VOUCHED_MS: i64 = 10_000;
 
 /// Amounts without a limit, so that only the balance and the quota limit a request.
@@ -278,7 +280,7 @@ impl LastSeen {
     pub(in crate::money::billing) fn predict_denial(&self, key: &KeyRecord, now_ms: i64) -> Option<Denial> {
         let rates = &key.terms.rates;
         let of_key = || {
-            // Most keys have no limit of their own, and so need no lookup.
+            // Most keys have no limit of their own, so no lookup is needed.
             if *rates == RateLimits::default() {
                 return None;
             }
@@ -307,7 +309,7 @@ impl LastSeen {
             && left.is_some_and(|left| left > NanoUsd::ZERO)
     }
 
-    /// Records a refused request of the key: it uses as much of the key's rate on this node as a served request.
+    /// Records a refused request of the key. It uses as much of the key's rate on this node as a served request.
     pub(in crate::money::billing) fn count_refused(&mut self, key: &KeyRecord, now_ms: i64) {
         if key.terms.rates.rpm.is_none() {
             return;
@@ -319,8 +321,8 @@ impl LastSeen {
 }
 
 impl LastSeen {
-    /// Records that the store has admitted a request. Returns the request's part in the counts, and whether the account's balance
-    /// has become low.
+    /// Records that the store has admitted a request. Returns the amounts that the request adds to the counts, and whether the
+    /// account's balance has become low.
     pub(in crate::money::billing) fn on_granted(
         &mut self,
         key: &KeyRecord,
@@ -344,7 +346,7 @@ impl LastSeen {
         (seat, becomes_low)
     }
 
-    /// Records the store's view of account and key. A recorded denial is kept unless `admits` is true, because the reply for a
+    /// Records the store's state of account and key. A recorded denial is kept unless `admits` is true, because the reply for a
     /// lease that has ended is a grant even if the account is suspended. Returns whether the balance has become low.
     pub(in crate::money::billing) fn record_grant(
         &mut self,
@@ -360,7 +362,7 @@ impl LastSeen {
         account.is_some_and(|account| account.record_grant(grant, admits, now_ms))
     }
 
-    /// Records that a request was admitted from a lease. Returns the request's part in the counts.
+    /// Records that a request was admitted from a lease. Returns the amounts that the request adds to the counts.
     pub(in crate::money::billing) fn on_lease_admission(
         &mut self,
         key: &KeyRecord,
@@ -467,7 +469,7 @@ mod tests {
         };
         for number in 1..=4 {
             let (seat, _) = seen.on_granted(&with_account(number), &grant(1), 0, i64::from(number));
-            // The first one goes on running.
+            // The first request does not end.
             if number > 1 {
                 seen.on_end(&format!("account-{number}"), &key_id(number), seat, &DROPPED);
             }
@@ -607,7 +609,7 @@ mod foreseen_tests {
             lent: false,
         };
         assert_eq!(seen.predict_denial(&key, NOW), Some(limited(20_000)));
-        // What exceeds the rate takes nothing more: who waits as told is served.
+        // Requests beyond the rate use nothing more of it, so a client is served if it waits as long as the denial says.
         for _ in 0..10 {
             seen.count_refused(&key, NOW);
         }

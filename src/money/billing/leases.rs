@@ -1,7 +1,7 @@
-//! The leases of this node: which keys have one, the allocations of requests from them, and the calls to the store about them.
+//! The leases of this node: the keys that have one, the allocations of requests from them, and the calls to the store about them.
 //!
-//! A key gets a lease when it sends requests often enough, and loses it when it no longer does. A request takes its allocation
-//! under one lock. The calls to the store run in the background, so no request waits for one.
+//! A key gets a lease when it sends requests often enough, and loses the lease when it no longer does. A request takes its
+//! allocation under one lock. The calls to the store run in the background, so no request waits for one.
 
 use std::{collections::HashMap, time::Duration, time::Instant};
 
@@ -23,16 +23,16 @@ use crate::domain::{
 
 /// Maximum number of keys whose demand is recorded. Each request of a further key needs a call to the store.
 pub(super) const KEYS_MAX: usize = 100_000;
-/// How long a key has no lease after its last lease was denied or taken back.
+/// The time for which a key gets no lease after its last one was denied or taken back.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often keys without recent requests are removed.
+/// The interval at which keys without recent requests are removed.
 const FORGET_EVERY: Duration = Duration::from_secs(2);
 
-/// The demand from which a key gets a lease, and the maximum number of leases.
+/// The minimum demand at which a key gets a lease, and the maximum number of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseLimits {
-    /// The rate from which a key gets a lease, in requests per second. Above it, a lease needs fewer calls than one call per
-    /// request.
+    /// The minimum rate at which a key gets a lease, in requests per second. At higher rates, a lease needs fewer calls than one
+    /// call per request.
     pub(crate) requests_per_second: u64,
     /// Maximum number of leases at one time, including those that are ending.
     pub(crate) max: usize,
@@ -85,8 +85,8 @@ pub(super) struct LeaseFigures {
 }
 
 impl Leases {
-    /// Creates the table of leases. `None` disables leases. The holder's id is new, since an earlier process may have left leases
-    /// in the store.
+    /// Creates the table of leases. `None` disables leases. The holder's id is a new one, because an earlier process may have
+    /// left leases in the store.
     pub(super) fn new(limits: Option<LeaseLimits>) -> Self {
         Self {
             limits,
@@ -101,8 +101,8 @@ impl Leases {
         self.limits.is_some()
     }
 
-    /// Admits a request from its key's lease, if the lease has all that the request needs. Returns `None` if the store must
-    /// decide.
+    /// Admits a request from its key's lease, if the lease has everything that the request needs. Returns `None` if the store
+    /// must decide.
     pub(super) fn allocate(
         &self,
         key: &KeyRecord,
@@ -159,8 +159,8 @@ impl Leases {
         }
     }
 
-    /// Enlarges a running request's allocation by up to `more` of the lease's free amount, and returns the added amount. If
-    /// nothing is free, returns zero and records `more` as requested from the store. The caller then reports the result with
+    /// Enlarges a running request's allocation by up to `more` from the lease's free amount, and returns the added amount. If
+    /// nothing is free, returns zero and records that `more` is requested from the store. The caller then reports the result with
     /// [`Leases::on_top_up`].
     pub(super) fn enlarge(&self, part: AllocationId, more: NanoUsd, now: Instant) -> NanoUsd {
         let mut state = self.state.lock();
@@ -174,7 +174,7 @@ impl Leases {
         got
     }
 
-    /// Records how much of a requested top-up a running request got from the store.
+    /// Records the amount of a requested top-up that the store has granted to a running request.
     pub(super) fn on_top_up(&self, part: AllocationId, asked: NanoUsd, got: NanoUsd) {
         if let Some(entry) = self.state.lock().leases.get_mut(&part.lease) {
             entry.lease.end_top_up(part.allocation, asked, got);
@@ -212,7 +212,7 @@ impl Leases {
             let of_key = keys.get_mut(&entry.key.id).filter(|known| known.lease == Some(*number));
             let mut target = LeaseTarget::default();
             if let Some(known) = of_key {
-                // The limit is half the rate, so that a lease does not repeatedly start and end.
+                // The threshold for ending is half the rate, so that a lease does not repeatedly start and end.
                 if known.demand.requests(now) < limits.requests_per_second.div_ceil(2) {
                     entry.lease.end();
                 }
@@ -250,7 +250,8 @@ impl Leases {
     }
 
     /// Applies the store's reply to a call; `answer` is `None` if there was no reply. If the reply says that the lease is held,
-    /// returns the key's record, to record the rest of the reply, and whether the lease still admits requests.
+    /// returns the key's record, with which the caller records the rest of the reply, and whether the lease still admits
+    /// requests.
     pub(super) fn on_reply(
         &self,
         ask: &LeaseCall,

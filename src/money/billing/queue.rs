@@ -1,10 +1,10 @@
-//! Queues of requests that wait because running requests hold all that is left of a key's quota or an account's balance, or
-//! because leases have all that is left of a rate or of the concurrency slots.
+//! Queues of requests that wait. They wait because running requests hold the rest of a key's quota or an account's balance, or
+//! because leases have the rest of a rate or of the concurrency slots.
 //!
 //! Requests that wait for the same limit are in one queue, in order of arrival. Only the first one calls the store, because a
-//! limit that denies the first denies all. It calls again when the store has applied settlements of the account from this node.
-//! Otherwise it calls again after a pause, because holds of other nodes end too. A request that arrives while there is a queue
-//! joins it without a call.
+//! limit that denies the first one denies all. It calls again when the store has applied settlements of the account from this
+//! node, or after a pause, because holds of other nodes end too. A request that arrives while there is a queue joins the queue
+//! without a call.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,8 +26,8 @@ use crate::{
 
 /// The minimum interval between two calls of the store for one queue.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// The minimum and the maximum time that the first request in a queue waits for a hold to end on this node. The time doubles with
-/// each denial.
+/// The time that the first request in a queue waits for a hold to end on this node before it calls the store. The time doubles
+/// with each denial, up to `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
@@ -56,8 +56,8 @@ struct AccountQueues {
 struct Queue {
     /// The last denial that requests of this queue got.
     denial: Denial,
-    /// How long the first request waits before it calls the store; `None` to call at once, because the request before it was
-    /// admitted or refused.
+    /// The time that the first request waits before it calls the store. `None` if it calls at once, because the request before it
+    /// was admitted or refused.
     pause: Option<Duration>,
     waiting: VecDeque<(u64, Arc<Notify>)>,
 }
@@ -203,7 +203,8 @@ impl QueuePosition {
         waiting.queue(&self.account, &self.queue).map(|queue| queue.denial)
     }
 
-    /// Returns the pause before this request calls the store; `None` if it is not the first in its queue.
+    /// Returns the pause before this request calls the store. The outer value is `None` if the request is not the first in its
+    /// queue; the inner one is `None` if there is no pause.
     fn pause_if_first(&self) -> Option<Option<Duration>> {
         let mut waiting = self.queues.waiting.lock();
         let queue = waiting.queue(&self.account, &self.queue)?;

@@ -1,4 +1,4 @@
-//! This node's own counts for one key or account: what is running, what was charged since the store's last reply, and the money
+//! This node's own counts for one key or account: the running requests, the charges since the store's last reply, and the money
 //! committed by grace.
 
 use std::{
@@ -29,15 +29,15 @@ const PREDICTED_WAIT_MS_MIN: u64 = 250;
 pub(super) struct LocalCounts {
     running: u64,
     held: NanoUsd,
-    /// Charges that the store's last reply does not include, each with the number of its step.
+    /// Charges that are not included in the store's last reply, each with the number of its step.
     charges: VecDeque<(u64, NanoUsd)>,
     buckets: RateBuckets,
-    /// A rate limit that the store reported, and when its wait ends, in milliseconds since the Unix epoch; `None` if there is
-    /// none.
+    /// The denial by a rate limit that the store reported, and the end of its wait in milliseconds since the Unix epoch; `None`
+    /// if the store has reported none.
     wait: Option<(Denial, i64)>,
     grace_held: NanoUsd,
     grace_spent: NanoUsd,
-    /// When the store last replied for this key or account, in milliseconds since the Unix epoch.
+    /// The time of the store's last reply for this key or account, in milliseconds since the Unix epoch.
     pub(super) last_reply_ms: i64,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct CountedRequest {
     pub(super) by_grace: bool,
 }
 
-/// The changes that the end of a request makes in the counts.
+/// The changes in the counts at the end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SettledCharge {
     /// The number of the step that charges the request; `None` if the step could not be recorded.
@@ -61,7 +61,7 @@ pub(super) struct SettledCharge {
 }
 
 impl LocalCounts {
-    /// Creates counts without any request; the store last replied at `last_reply_ms`.
+    /// Creates counts without any request. `last_reply_ms` is the time of the store's last reply.
     pub(super) fn new(last_reply_ms: i64) -> Self {
         Self {
             last_reply_ms,
@@ -83,7 +83,7 @@ impl LocalCounts {
         (self.wait, self.last_reply_ms) = (Some((denied, now_ms.saturating_add(wait))), now_ms);
     }
 
-    /// Records the start of a request. `buckets` are this node's rate buckets after it; `None` leaves them unchanged.
+    /// Records the start of a request. `buckets` contains this node's rate buckets after it; `None` leaves the buckets unchanged.
     pub(super) fn begin(&mut self, seat: CountedRequest, buckets: Option<RateBuckets>) {
         self.running += 1;
         self.held = self.held.saturating_add(seat.hold);
@@ -114,7 +114,7 @@ impl LocalCounts {
         }
     }
 
-    /// The sum of this node's holds and charges that the store's last reply does not include.
+    /// The sum of this node's holds, and of its charges that the store's last reply does not include.
     pub(super) fn owed(&self) -> NanoUsd {
         let charged = self.charges.iter().map(|(_, cost)| *cost);
         charged.fold(self.held, NanoUsd::saturating_add)
@@ -170,9 +170,9 @@ impl LocalCounts {
         self.buckets.reserve(scope, rates, tokens, RateUse::default(), now_ms)
     }
 
-    /// Returns the limit that any request exceeds now, however small. If a wait ends within [`PREDICTED_WAIT_MS_MIN`], the store
-    /// decides, because its clock may be slightly ahead of this node's. A wait for tokens is ignored, because it may not apply to
-    /// a request with fewer tokens.
+    /// Returns the denial that any request would get now. If a wait ends within [`PREDICTED_WAIT_MS_MIN`], the store decides,
+    /// because its clock may be slightly ahead of this node's. A wait for tokens is ignored, because it may not apply to a
+    /// request with fewer tokens.
     pub(super) fn predict_denial(&self, scope: LimitScope, rates: &RateLimits, now_ms: i64) -> Option<Denial> {
         if let Err(denied) = self.check_running(scope, rates) {
             return Some(denied);
@@ -245,8 +245,8 @@ impl Billing {
         NanoUsd::from_nanos(self.engine.counters.cost.load(Ordering::Relaxed))
     }
 
-    /// The maximum amount by which a charge has exceeded its hold since the start of the process. Each running request can exceed
-    /// an exhausted quota by about this amount.
+    /// The maximum amount by which a charge has exceeded its hold since the start of the process. When a quota is exhausted, each
+    /// running request can exceed it by about this amount.
     pub(crate) fn excess_max(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.engine.counters.excess_max.load(Ordering::Relaxed))
     }

@@ -1,6 +1,7 @@
 //! Settles one account: sends its steps in order until the store has all of them. Nothing waits for the settlements of requests
-//! that were admitted from leases, so these are collected for a moment; any other step causes all to be sent at once. At a start,
-//! requests that an ended process left open are settled first, and the start waits for the balances.
+//! that were admitted from leases, so these settlements are collected for a moment. Any other step causes all of them to be sent
+//! at once. When the process starts, requests that an ended process left open are settled first, and the start waits for the
+//! balances.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
@@ -16,19 +17,19 @@ use crate::{
     store::{StoreError, ledger::LedgerStore},
 };
 
-/// The minimum number of steps per call, if that many steps wait.
+/// The minimum number of steps per call, if at least this number waits.
 const STEPS_MIN: usize = 3;
-/// How long, in milliseconds, settlements of requests from leases can wait for others, unless [`LedgerStore::batch_steps_max`] of
-/// them wait.
+/// The maximum time, in milliseconds, for which settlements of requests from leases wait for others. They are sent earlier if
+/// [`LedgerStore::batch_steps_max`] of them wait.
 const GATHER_MS: u32 = 250;
-/// How often, in milliseconds, the account is checked for a step that must not wait.
+/// The interval, in milliseconds, at which the account is checked for a step that must not wait.
 const LOOK_EVERY_MS: u32 = 25;
 
 impl Settler {
     /// Sends the account's steps until all are acknowledged. If `ask` is true, reads the store's watermark first.
     pub(super) async fn settle_account(&self, account: &str, ask: bool) {
         let mut ask = ask;
-        // A reply that the store sent before it lost writes may arrive afterwards; then its watermark is too high.
+        // A reply that the store sent before it lost writes may arrive afterwards. The watermark in the reply is then too high.
         let mut epochs = self.store.epochs();
         let mut pause = self.pause;
         // Steps lost from the journal are skipped only after the store's watermark was read, and are logged once.
@@ -83,7 +84,7 @@ impl Settler {
                         self.journal.report_lost(account, unsent.lost);
                         asked_for_lost = false;
                     } else if forward {
-                        // If the store applies nothing and has lost nothing, it is faulty; calling it in a loop would not help.
+                        // If the store applies nothing and has lost nothing, it is faulty. Calling it in a loop would not help.
                         tracing::error!(
                             account,
                             watermark,
@@ -100,7 +101,7 @@ impl Settler {
         }
     }
 
-    /// Waits a short time for more steps, as long as nothing waits for any of those that are there.
+    /// Waits a short time for more steps, as long as nothing waits for any of the account's current steps.
     async fn gather(&self, account: &str) {
         for _ in 0..GATHER_MS / LOOK_EVERY_MS {
             let waiting = self.journal.patient_steps(account).unwrap_or(0);
@@ -111,7 +112,7 @@ impl Settler {
         }
     }
 
-    /// Returns the next steps to send, from memory or otherwise from the disk.
+    /// Returns the next steps to send, from memory or else from the disk.
     async fn unsent(&self, account: &str) -> Result<UnsentSteps, JournalError> {
         let most = match self.journal.patient_steps(account) {
             Some(gathered) => gathered.clamp(STEPS_MIN, self.store.batch_steps_max()),
@@ -134,8 +135,8 @@ impl Settler {
     }
 }
 
-/// Returns how many of `waiting` steps are sent in one call. The store runs the calls one by one, and an admission may have to
-/// wait for the longest. So a call has few steps while few wait, and many when the store is behind.
+/// Returns the number of steps that are sent in one call while `waiting` steps wait. The store runs the calls one by one, and an
+/// admission may have to wait for the longest call. So a call has few steps if few wait, and many if the store is behind.
 fn steps_at_once(waiting: usize) -> usize {
     (waiting / 8).clamp(STEPS_MIN, APPLY_STEPS_MAX)
 }
@@ -187,8 +188,8 @@ pub(crate) async fn charge_left_over(
     Ok(journal)
 }
 
-/// Ends the holds of requests that died with their process, and the leases from which they were admitted. The nodes in `cut` hold
-/// nothing for other requests yet.
+/// Ends the holds of requests whose process ended, and the leases from which they were admitted. The nodes in `cut` have no other
+/// holds yet.
 async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, SmolStr)>) {
     let all = join_all(cut.iter().map(|(node, account)| ledger.release(node, account)));
     match tokio::time::timeout(RELEASE_TIMEOUT, all).await {
@@ -202,7 +203,7 @@ async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, SmolStr)>) {
     }
 }
 
-/// Settles each request with the consumption that the journal has for it. To be called once, before anything is admitted.
+/// Settles each request with the consumption that the journal has for it. Must be called once, before anything is admitted.
 ///
 /// # Errors
 /// The journal is full. The next start finds the requests that are not settled yet.
@@ -220,7 +221,8 @@ pub(super) fn settle_left_over(
 }
 
 /// Settles requests whose settlement may be in a damaged part of the journal. A request that the store has charged is not charged
-/// again, and neither is one that it may have charged because it cannot be reached. A lost step is reported when it is skipped.
+/// again. If the store cannot be reached, it may have charged the request, so the request is not charged either. A lost step is
+/// reported when it is skipped.
 ///
 /// # Errors
 /// As for [`settle_left_over`].
@@ -261,17 +263,17 @@ pub(super) async fn settle_possibly_settled(
 
 fn settle(journal: &Journal, account: &str, settlement: Settlement) -> Result<(), JournalError> {
     let mut room = journal.reserve(STEP_BYTES_MAX)?;
-    // The store has no step that is not on this disk, so the number that the journal assigns is right.
+    // The store has no step that is not on this disk, so the journal assigns the right number.
     journal.append_step(account, AccountChange::Settle(Box::new(settlement)), 0, &mut room)?;
     Ok(())
 }
 
-/// The maximum time that a start waits in [`wait_for_balances`].
+/// The maximum time that a process waits in [`wait_for_balances`] when it starts.
 pub(super) const BALANCES_WAIT: Duration = Duration::from_secs(10);
 
-/// Waits at most [`BALANCES_WAIT`] until the store has every step that these journals have at present; their settlers send them.
-/// A store that applies steps before they are in its file may have lost the last of them. Until these are sent again, its balances are slightly out
-/// of date.
+/// Waits at most [`BALANCES_WAIT`] until the store has every step that these journals have at present. The journals' settlers
+/// send the steps. A store that applies steps before they are in its file may have lost the last steps. Until those are sent
+/// again, the store's balances are slightly out of date.
 pub(crate) async fn wait_for_balances(journals: &[Arc<Journal>], store: &dyn LedgerStore) {
     if tokio::time::timeout(BALANCES_WAIT, wait_until_settled(journals, store))
         .await
@@ -295,7 +297,7 @@ pub(super) async fn wait_until_settled(journals: &[Arc<Journal>], store: &dyn Le
 }
 
 /// Waits until the store has applied a step of an account. An acknowledgement in the journal is not enough, because the store may
-/// have lost the step since.
+/// have lost the step afterwards.
 async fn wait_for_step(journal: &Journal, store: &dyn LedgerStore, account: &str, step: u64) {
     let is_there = async || {
         let applied = store.watermark(journal.node(), account).await;

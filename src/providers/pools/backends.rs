@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The time for which a backend's other address family is preferred after it has answered sooner. RFC 6555 section 4 recommends
-/// to remember it for about as long.
+/// to store the result for about this time.
 pub(super) const OTHER_FAMILY_FOR: Duration = Duration::from_secs(600);
 /// The maximum number of addresses that are examined for one choice.
 const EXAMINED_MAX: usize = 256;
@@ -62,7 +62,8 @@ pub(crate) struct ProviderBackends {
     /// The circuit of each current address.
     breakers: Mutex<QuickMap<SocketAddr, Breaker>>,
     resolver: Arc<Resolver>,
-    /// The addresses whose host answers sooner over its other family, with the time until which that is assumed.
+    /// The addresses whose host has answered sooner over its other family, each with the time until which that family is
+    /// preferred.
     turned: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
@@ -135,8 +136,8 @@ impl ProviderBackends {
         self.turned.lock().retain(|address, _| is_there(address));
     }
 
-    /// Checks the health of every address, if there is more than one. Opens the circuit of an unhealthy address. So after the
-    /// address has recovered, one request probes it before the others use it.
+    /// Checks the health of every address, if there is more than one. Opens the circuit of an unhealthy address, so one request
+    /// probes the address after it has recovered, before other requests use it.
     pub(crate) async fn check(&self, now: Instant) {
         let backends = self.balancer.backends();
         let there = backends.get_backend();
@@ -151,8 +152,8 @@ impl ProviderBackends {
         }
     }
 
-    /// Chooses a backend for a request. An address that is healthy, not ejected and not in `tried` comes first, possibly as a
-    /// probe. If there is none, an ejected or unhealthy address that is not in `tried` follows, and then any address. The permit
+    /// Chooses a backend for a request. An address that is healthy, not ejected and not in `tried` is preferred, possibly as a
+    /// probe. If there is none, an ejected or unhealthy address that is not in `tried` is used, or else any address. The permit
     /// reports whether the address works. An address has failed if no connection was established, if no answer came in time, or
     /// if the answer says that no server behind the front end works. Returns `None` if no host name of the provider is resolved.
     pub(crate) fn pick(
@@ -164,7 +165,7 @@ impl ProviderBackends {
         let there = self.balancer.backends().get_backend();
         let chosen;
         let (backend, permit) = match there.first() {
-            // Without the balancer, whose choice would be the most expensive part.
+            // The balancer is left out, because its choice would be the most expensive part.
             Some(only) if there.len() == 1 => (only, self.enter_new(only, tried, probing, now)),
             _ => {
                 let (backend, permit) = self.choose(tried, probing, now)?;
@@ -223,7 +224,7 @@ impl ProviderBackends {
         }
     }
 
-    /// Returns the address to try in addition if a backend's first one does not answer soon; `None` if the host has only one
+    /// Returns an additional address to try if a backend's first address does not answer soon; `None` if the host has only one
     /// address family.
     pub(crate) fn second(&self, place: &ProviderBackend) -> Option<SocketAddr> {
         match place.first == place.address {
@@ -234,7 +235,7 @@ impl ProviderBackends {
         }
     }
 
-    /// Records that both address families of a backend's host were tried, and that `winner` connected first.
+    /// Records that both address families of a backend's host were tried, and that `winner` was the first to connect.
     pub(crate) fn on_family_answered(&self, place: &ProviderBackend, winner: SocketAddr, now: Instant) {
         if winner == place.address {
             self.turned.lock().remove(&place.address);
@@ -296,16 +297,16 @@ impl std::fmt::Debug for ProviderBackends {
     }
 }
 
-/// The number of consecutive equal results that changes a backend's health.
+/// The number of consecutive equal results after which a backend's health changes.
 const CHANGES_AFTER: usize = 2;
 
-/// The origins that share one address: several if their hosts share a front end.
+/// The origins that share one address. There are several if their hosts share a front end.
 #[derive(Clone, Debug)]
 pub(super) struct Origins(pub(super) Arc<[Arc<Origin>]>);
 
-/// The health check of each origin of one provider, over either address family of its host. The check requests the free path if
-/// the provider's file names one; otherwise it only connects. It does not verify certificates, because it sends nothing secret;
-/// connections that carry requests verify them.
+/// The health check of each origin of one provider, over either address family of the origin's host. If the provider's file names
+/// a path that costs nothing, the check requests that path; otherwise it only connects. It does not verify certificates, because
+/// it sends nothing secret. Connections that carry requests verify them.
 pub(super) struct BackendCheck {
     checks: Vec<(Origin, Box<dyn HealthCheck + Send + Sync>)>,
     resolver: Arc<Resolver>,
@@ -336,7 +337,7 @@ fn new_check(place: &WeightedOrigin) -> Box<dyn HealthCheck + Send + Sync> {
     if let Some(path) = &place.health_path {
         let mut check = HttpHealthCheck::new(&origin.host, origin.https);
         check.req.set_raw_path(path.as_bytes()).unwrap_or_default();
-        // The backend expects a `Host` with the port.
+        // The backend expects a `Host` header with the port.
         let _ = check.req.insert_header(http::header::HOST, origin.host_header());
         check.peer_template.options.verify_cert = false;
         return Box::new(check);
@@ -524,7 +525,7 @@ mod tests {
         url
     }
 
-    /// A server that is ill until the switch is on.
+    /// A server that is unhealthy until the switch is on.
     async fn recovering() -> (String, Arc<AtomicBool>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -551,7 +552,7 @@ mod tests {
         }
     }
 
-    /// Knows these addresses by each of these names.
+    /// Returns a resolver for which each of these names has all of these addresses.
     async fn resolver(names: Vec<(String, u16)>, addresses: Vec<SocketAddr>) -> Arc<Resolver> {
         let settings = ResolverSettings {
             refresh: Duration::from_secs(60),

@@ -35,8 +35,8 @@ pub(crate) struct ChosenCredential {
 }
 
 impl CredentialState {
-    /// Keeps the credential from being chosen for `pause`, at most [`COOLDOWN_MAX`], unless its cooldown is already longer. After
-    /// the cooldown, one request probes the credential before others use it.
+    /// Prevents the credential from being chosen for `pause`, at most [`COOLDOWN_MAX`], unless its cooldown is already longer.
+    /// After the cooldown, one request probes the credential before others use it.
     pub(crate) fn cool_down(&self, pause: Duration, now: Instant) {
         self.breaker.open_for(pause.min(COOLDOWN_MAX), now);
     }
@@ -92,13 +92,13 @@ impl Credentials {
         self.get(name).map(|one| force(one, now))
     }
 
-    /// Chooses a credential. One that cools down is not chosen while another is available.
+    /// Chooses a credential. A credential in its cooldown is not chosen while another one is available.
     ///
-    /// A session keeps its credential: weighted rendezvous hashing of the session's number moves only the sessions of a
-    /// credential that is added or removed. The hash uses the credential's name, so a new secret moves no session; caches and
-    /// state belong to the account behind the name. Without a session, the weights and `dice` (in 0..1) decide. If all
-    /// credentials cool down, the one whose cooldown ends first is used, because only the provider can say whether it works
-    /// again.
+    /// A session keeps its credential. If a credential is added or removed, weighted rendezvous hashing of the session's number
+    /// moves only the sessions of that credential. The hash uses the credential's name, so a new secret moves no session: caches
+    /// and state belong to the account that the name represents. Without a session, the weights and `dice` (in 0..1) decide. If
+    /// all credentials are in their cooldowns, the one whose cooldown ends first is used, because only the provider can say
+    /// whether it works again.
     pub(crate) fn choose(
         &self,
         session: Option<u64>,

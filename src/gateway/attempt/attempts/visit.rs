@@ -13,7 +13,8 @@ use crate::{
     },
 };
 
-/// Whether an HTTP status says that no server behind the backend's front end works. Cloudflare defines the statuses from 520 on.
+/// Whether an HTTP status reports that no server works behind the backend's front end. Cloudflare defines the statuses from 520
+/// on.
 const fn is_backend_failure(status: u16) -> bool {
     matches!(status, 502..=504 | 520..=524 | 527)
 }
@@ -103,8 +104,8 @@ impl ProviderAccess {
         Some(Self { model, credential })
     }
 
-    /// Acquires access whatever the state of the circuits. A request that names state gets the credential that served the state,
-    /// if that is known and still configured. Returns `None` if the provider has no credentials.
+    /// Acquires access whatever the state of the circuits. A request that names provider state gets the credential that served
+    /// the state, if that credential is known and still configured. Returns `None` if the provider has no credentials.
     pub(super) fn force(endpoint: &Endpoint, asking: RoutingContext<'_>) -> Option<Self> {
         let credentials = &endpoint.pool.credentials;
         let known = asking.hints.served_by(endpoint);
@@ -234,7 +235,7 @@ impl EndpointVisit {
             tracing::info!(
                 provider = %self.endpoint.provider.name,
                 model = %self.endpoint.upstream_model,
-                "the provider serves this model again: further requests for the model go there as before"
+                "the provider serves this model again: further requests for the model are sent to it as before"
             );
         }
     }
