@@ -152,7 +152,7 @@ impl Journal {
     /// # Errors
     /// A segment cannot be read.
     pub(crate) fn look_up_forgotten(&self) -> Result<(), JournalError> {
-        // Only one thread does this at a time. A thread that has waited may find the work done.
+        // Only one thread looks up steps at a time. A thread that has waited for the lock may find nothing left to look up.
         let _turn = self.engine.lookup.lock();
         let wanted = self.engine.lock().contents.accounts.missing_ranges();
         if wanted.is_empty() {
@@ -259,7 +259,8 @@ impl Journal {
 impl Journal {
     /// Records checkpoints in room that no request has reserved. Returns the number of checkpoints that could not be recorded.
     ///
-    /// They are one record, or several if one would be too large: settlements have to wait while a record is written.
+    /// All checkpoints are written as one record, or as several if one would be larger than a frame. Settlements wait while a
+    /// record is written.
     pub(crate) fn record_checkpoints(&self, checkpoints: &[Checkpoint]) -> usize {
         if checkpoints.is_empty() {
             return 0;

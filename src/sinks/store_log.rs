@@ -207,7 +207,7 @@ async fn last_of_key(
     })
 }
 
-/// The maximum number of accounts with rows that a page can be read of. The end of the day's list is read for each of them.
+/// The maximum number of accounts with rows for which a page can be read. The end of the day's list is read for each account.
 const ACCOUNTS_MAX: usize = 1000;
 /// The maximum number of concurrent calls of the store.
 const AT_ONCE: usize = 32;

@@ -230,7 +230,7 @@ impl BucketRefusal {
                 ))
     }
 
-    /// Returns what the operator has to do. Empty if nothing helps.
+    /// Returns advice for the operator; empty if there is none.
     fn advice(&self) -> &'static str {
         match (self.status.as_u16(), self.code.as_str()) {
             (_, "RequestTimeTooSkewed" | "RequestExpired") => "set this machine's clock",

@@ -119,7 +119,7 @@ fn text(text: &str) -> ByteArray {
     ByteArray::from(text.as_bytes().to_vec())
 }
 
-/// Converts texts to cells that share one allocation.
+/// Converts strings to cells that share one allocation.
 fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
     let (mut all, mut ranges) = (Vec::new(), Vec::new());
     for text in texts {

@@ -37,8 +37,8 @@ impl LogCursor {
     }
 }
 
-/// Reads rows day by day, and within a day in the order of [`LogPosition`]. In memory are up to [`PAGE_ROWS_MAX`] rows of each
-/// log backend, what the log backends need to find rows, and the rows that the log backend has not acknowledged.
+/// Reads rows day by day, and within a day in the order of [`LogPosition`]. Has in memory up to [`PAGE_ROWS_MAX`] rows of
+/// each log backend, the data with which log backends find rows, and the rows that the log backend has not acknowledged.
 ///
 /// Finds all rows that were on disk when the reading of their day began. A row that moves meanwhile is not missed, because each
 /// place is read before the place to which its rows move.
