@@ -372,7 +372,7 @@ pub(crate) const LANES_MAX: usize = 16;
 pub(crate) enum StartRole {
     /// The process starts on its own. It refuses to start if another process serves, but not if others are only shutting down.
     Alone,
-    /// The serving process has started this one as its successor. It ensures that no other process serves.
+    /// The serving process has started this one as its successor. Other processes that use the folder are not an error.
     Successor,
 }
 

@@ -174,7 +174,7 @@ pub(crate) struct BackupHeader {
     pub weir_backup: u32,
     /// When the backup was started, in RFC 3339.
     pub time: String,
-    /// The engine that wrote the backup, as information for operators. Any engine can read it.
+    /// The engine that wrote the backup, as information for operators. Any engine can read the backup.
     pub engine: String,
     /// The generation of the store, by which nodes recognise it; `None` for an engine without one.
     pub generation: Option<String>,
@@ -194,7 +194,7 @@ struct TrailerLine {
     end: BackupTrailer,
 }
 
-/// Why a backup cannot be read. After such an error, nothing of the backup has been used.
+/// The reason why a backup cannot be read. After such an error, nothing of the backup has been used.
 #[derive(Debug, Error)]
 pub(crate) enum BackupError {
     /// The file could not be read.

@@ -88,8 +88,8 @@ pub(crate) trait SignInStore: Send + Sync {
     /// Returns the document with this name; `None` if there is none, or if it has expired.
     async fn document(&self, name: &KeyDigest) -> Result<Option<String>, StoreError>;
 
-    /// Makes a change in one atomic step, if the documents on which it depends are as expected. Returns `false` if one is not;
-    /// then nothing has changed. An acknowledged change is durable by the engine's own measure.
+    /// Makes a change in one atomic step, if the documents on which it depends are as expected. Returns `false` if one is
+    /// not; then nothing has changed. An acknowledged change is as durable as the engine can make it.
     async fn exchange(&self, change: &DocumentChange) -> Result<bool, StoreError>;
 }
 
@@ -299,8 +299,8 @@ pub(crate) trait WebSessionStore: Send + Sync {
     /// Ends a session and returns its user. Of several concurrent callers, only one gets the user.
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
 
-    /// Returns at most `most` sessions that have not expired: those that would expire last without a further visit, the last
-    /// first.
+    /// Returns at most `most` sessions that have not expired: those that would expire last without a further visit, ordered
+    /// from the latest expiry to the earliest.
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError>;
 }
 

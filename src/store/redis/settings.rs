@@ -87,7 +87,7 @@ impl RedisSettings {
 }
 
 fn address(node: &str) -> Result<RedisAddress, StoreOpenError> {
-    // A URL may contain a password, so the text is repeated only if it cannot be one.
+    // A URL may contain a password, so the message quotes `node` only if it cannot be a URL.
     if node.contains('@') || node.contains("://") {
         let text =
             "store.redis.nodes takes only host:port; give username, password, database and tls as separate settings";

@@ -18,7 +18,7 @@ local now_s = math.floor(now / 1000)
 local state, held = opened(STATE), opened(held_by(node))
 local holders = {[node] = held}
 state.load('balance', 'spent', 'low_balance', 'tpm', 'b:tokens', MARK, 'gen')
--- Counters by the names of their keys, and how long each is kept, in seconds; the sums and rows of days.
+-- Counters by the names of their Redis keys; for how many seconds each is kept; and the sums and rows of days.
 local counters, kept, days = {}, {}, {}
 local function kept_until(second)
   return math.min(KEPT_MAX_S, second - now_s)

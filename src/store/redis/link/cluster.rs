@@ -60,7 +60,7 @@ struct ClusterLane {
 }
 
 impl Cluster {
-    /// Creates the cluster without connections. `namespace` is the one of weir's keys.
+    /// Creates the cluster without connections. `namespace` is that of weir's Redis keys.
     pub(super) fn new(
         seeds: Vec<RedisAddress>,
         namespace: &str,
@@ -146,7 +146,7 @@ impl Cluster {
         self.lanes.lock().values().map(|kept| Arc::clone(&kept.lane)).collect()
     }
 
-    /// Why there is no slot map; `None` if there is one.
+    /// Returns the reason why there is no slot map; `None` if there is one.
     pub(super) fn map_error(&self) -> Option<String> {
         self.map.borrow().as_ref()?.as_ref().err().cloned()
     }

@@ -157,8 +157,8 @@ impl MasterLane {
             .map_err(|_| StoreError::Busy(format!("{CALLS_MAX} calls to one redis server are already running")))
     }
 
-    /// Sends a call as `command`. If the script is unknown there, loads it and sends the call again. `asking` is for a server
-    /// that is importing the hash slot.
+    /// Sends a call as `command`. If the server does not have the script, loads it and sends the call again. `asking` is for
+    /// a server that is importing the hash slot.
     pub(super) async fn send(
         &self,
         wire: &Wire,

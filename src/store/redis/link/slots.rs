@@ -54,7 +54,7 @@ pub(super) struct SlotMap {
 }
 
 impl SlotMap {
-    /// Reads the answer of the node `asked` to CLUSTER SLOTS. Returns `None` if it has another form.
+    /// Reads the answer of the node `asked` to CLUSTER SLOTS. Returns `None` if the answer is malformed.
     pub(super) fn read(answer: &Value, asked: &RedisAddress) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = entries
@@ -110,7 +110,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How soon weir checks again whether all masters are connected.
 const WHOLE_WAIT: Duration = Duration::from_millis(200);
-/// Maximum number of hash slots in one query of a master, so that calls behind it do not wait.
+/// Maximum number of hash slots in one query of a master, so that calls after it do not wait for long.
 const SLOTS_AT_ONCE: usize = 256;
 /// The timeout of the answer to such a query.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);

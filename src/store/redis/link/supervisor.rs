@@ -179,7 +179,7 @@ impl MasterLane {
         };
         let began = clock::instant();
         let report = match timeout(PROBE_WAIT_MAX, fetch_report(&mut wire.connection.clone())).await {
-            // The inspection waits behind calls, and those are answered.
+            // The inspection waits for the answers to earlier calls, and the server is sending those.
             Err(_) if wire.last_answer.time() > began => return None,
             Err(_) => return Some(silent()),
             Ok(Err(error)) if error.is_unrecoverable_error() => return Some(LaneState::Connecting),
@@ -237,8 +237,8 @@ impl Drop for SuspicionGuard {
 }
 
 impl MasterLane {
-    /// Called when a call got no answer since the moment `since`. Sends a PING on the connection, behind all commands that were
-    /// sent there. If nothing is answered on any connection for [`SILENCE_MAX`], the lane's connection is given up.
+    /// Called when a call got no answer since the moment `since`. Sends a PING on the connection, after all commands that
+    /// were sent there. If nothing is answered on any connection for [`SILENCE_MAX`], the lane's connection is given up.
     pub(super) fn suspect(self: &Arc<Self>, number: u64, since: Instant) {
         self.runtime_connections.drop_own();
         let live = self.live_now().filter(|live| live.number == number);
@@ -318,7 +318,8 @@ impl CallTimeout {
     /// connection yet.
     pub(super) fn check(&mut self, last_answer: Option<&LastAnswer>, now: Instant) -> TimeoutCheck {
         let late = now.saturating_duration_since(self.next_check);
-        // The extra time is granted once for each delay of this process: answers that arrived meanwhile are read within less.
+        // The extra time is granted once for each delay of this process: answers that arrived meanwhile are read within less
+        // time than that.
         self.late = if late > LATE_MAX && self.late.is_zero() {
             late.min(self.silence)
         } else {

@@ -31,7 +31,7 @@ impl AccountTable {
         day: i64,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        // Until the day is open, the file's contents that are read here cannot change.
+        // The lock is held until the day is open, so that the sums that are read from the file do not change in between.
         let _writing = self.writing.lock();
         let slot = self.slot_or_new(id);
         if slot.lock().days.contains(day) {
@@ -234,7 +234,7 @@ impl OpenDay {
         }
     }
 
-    /// The number of requests in the account's sums.
+    /// Returns the number of requests in the account's sums.
     fn requests(&self) -> u64 {
         let of_account = self
             .sums
