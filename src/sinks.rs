@@ -74,7 +74,7 @@ pub struct Batch {
     pub rows: Vec<Arc<NumberedRow>>,
 }
 
-/// Why a sink did not append a batch.
+/// The reason why a sink did not append a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SinkError {
     /// The batch does not begin at the sink's watermark. The sink has not changed.
@@ -139,8 +139,8 @@ pub trait LogBackend: Send + Sync {
         reading::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
     }
 
-    /// Returns the watermark of each lane of which the log backend has rows. `None` means that the log backend has each row as
-    /// soon as it is settled, and so needs no watermarks.
+    /// Returns the watermark of each lane from which the log backend has rows. `None` means that the log backend has each row
+    /// as soon as it is settled, and so needs no watermarks.
     async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, LogBackendError>;
 }
 
@@ -324,7 +324,7 @@ pub struct ListsCursor {
 /// A position in rows that are ordered by their end. The row at the position and all newer rows have been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceCursor {
-    /// When the row at the position ended, in milliseconds since the Unix epoch.
+    /// The time at which the row at the position ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
     /// The account of the row at the position. Empty if all rows that ended at `time_ms` have been read.
     pub account: SmolStr,
@@ -432,10 +432,10 @@ pub struct BatchLimits {
 /// The condition on which a batch is handed over although it has room for more rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linger {
-    /// When this time has passed since the batch's first row was read.
+    /// The batch is handed over when this time has passed since its first row was read.
     For(Duration),
-    /// When the hour in which the batch's first row ended is over by this machine's clock, but at the latest when this time has
-    /// passed since the first row was read. The batch has no rows of later hours.
+    /// The batch is handed over when the hour in which its first row ended is over by this machine's clock, but at the latest
+    /// when this time has passed since the first row was read. The batch has no rows of later hours.
     HourOr(Duration),
 }
 
@@ -492,7 +492,7 @@ pub(crate) struct SinkStats {
     lacking: Mutex<BTreeMap<NodeId, SinkLag>>,
 }
 
-/// Which rows of a lane a sink lacks.
+/// The rows of a lane that a sink lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SinkLag {
     Nothing,

@@ -1,9 +1,9 @@
 //! The stores of keys and accounts. The engines, Redis and embedded files, implement the same traits and pass the same tests.
 //!
-//! How caches learn of changes: every change increments a version and adds the digests that it concerns to a bounded feed, in
-//! one atomic step. A node stores the version up to which it has processed the feed, and continues to read from that version:
-//! at once when the store notifies the node (a nudge), and at every poll. A lost nudge therefore delays the node by at most
-//! one poll interval.
+//! Caches learn of changes through a feed. Every change increments a version and adds the digests that it concerns to the
+//! bounded feed, in one atomic step. A node stores the version up to which it has processed the feed, and continues to read
+//! from that version: at once when the store notifies the node (a nudge), and at every poll. A lost nudge therefore delays
+//! the node by at most one poll interval.
 
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +110,7 @@ pub trait KeyStore: KeyHealer {
         StoreTrouble::default()
     }
 
-    /// How full the store's memory is; `None` if memory does not limit the store, or if this is unknown.
+    /// Returns the memory use of the store; `None` if memory does not limit the store, or if the use is unknown.
     fn memory(&self) -> Option<StoreMemory> {
         None
     }

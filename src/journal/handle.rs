@@ -367,7 +367,7 @@ impl Drop for Journal {
 /// The maximum number of processes that share a folder: one of them serves, and the others are shutting down.
 pub(crate) const LANES_MAX: usize = 16;
 
-/// How a process starts, in relation to other processes that use the same folder.
+/// The role of a starting process in relation to other processes that use the same folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartRole {
     /// The process starts on its own. It refuses to start if another process serves, but not if others are only shutting down.

@@ -318,7 +318,7 @@ mod tests {
         time::Duration,
     };
 
-    /// Counts writes, and fails those that it is told to.
+    /// Counts writes, and fails the selected ones.
     #[derive(Debug, Default)]
     struct Counting {
         writes: AtomicUsize,
@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// A journal with so many running requests, and the room that they hold.
+    /// Returns a journal with this number of running requests, and the room reserved for them.
     fn running(path: &Path, segment_bytes: u64, requests: usize) -> (Arc<Journal>, Arc<Counting>, Reservation) {
         let disk = Arc::new(Counting::default());
         let settings = settings(path, segment_bytes);
@@ -389,7 +389,7 @@ mod tests {
         (opened.journal, disk, room)
     }
 
-    /// What the next start finds of each request, in order; nothing is damaged.
+    /// Returns the cost that the next start finds for each request, in order. Checks that nothing is damaged.
     fn costs_found(path: &Path, segment_bytes: u64) -> Vec<Option<i64>> {
         let again = Journal::open(&settings(path, segment_bytes)).unwrap();
         assert_eq!(again.journal.damaged_parts(), 0);

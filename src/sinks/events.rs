@@ -76,7 +76,7 @@ pub(crate) struct BillingEvents {
     settings: EventsSettings,
 }
 
-/// Why the settings of `[log.events]` cannot be used. The messages contain no secret.
+/// The reason why the settings of `[log.events]` cannot be used. The messages contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EventsError {
     /// The CA certificates in `ca_file` cannot be used.

@@ -38,7 +38,7 @@ pub(crate) struct Memory {
     refuses: AtomicBool,
 }
 
-/// How a call of `append` fails.
+/// A way in which a call of `append` fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// The batch is not stored.

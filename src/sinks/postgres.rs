@@ -52,7 +52,7 @@ pub(crate) struct PostgresSettings {
     pub keep_days: u32,
 }
 
-/// Why a call of the database failed. The messages contain neither the connection string nor values of rows.
+/// The reason why a call of the database failed. The messages contain neither the connection string nor values of rows.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PostgresError {
     /// The settings cannot be used.

@@ -47,7 +47,7 @@ pub(crate) struct Prover<'p> {
 /// The result of proving the rows of an account and day.
 #[derive(Clone, Debug)]
 pub(crate) struct ProofFindings {
-    /// How many rows were found, and where.
+    /// The numbers of rows that were found, by place.
     pub(crate) counts: RowCounts,
     /// The differences between the rows and the sums, and the lanes that may still bring rows.
     pub(crate) verdict: ProofOutcome,
@@ -57,7 +57,7 @@ pub(crate) struct ProofFindings {
     pub(crate) sums: DailySums,
 }
 
-/// How many rows of a day were found, and where.
+/// The numbers of rows of a day that were found, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowCounts {
     /// The number of rows in the log backend.

@@ -27,7 +27,7 @@ use crate::{
     sinks::{Batch, BatchLimits, DISORDER_MS},
 };
 
-/// Why a reader cannot get all rows of a lane: some are not known to this process yet.
+/// The reason why a reader cannot get all rows of a lane: this process does not have some of them yet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TailBehind {
     /// The log backend has not reported its watermark of the lane, so it is not known from where on the journal must be read.
@@ -342,7 +342,7 @@ impl TailState {
     }
 }
 
-/// How long a reader waits until the rows on disk have been read.
+/// The maximum time for which a reader waits until the rows on disk have been read.
 const WAIT: Duration = Duration::from_secs(2);
 /// The maximum time for which a batch waits for rows after [`LogTails::hurry`].
 const HURRIED: Duration = Duration::from_secs(1);

@@ -13,8 +13,8 @@ use crate::{
     store::StoreError,
 };
 
-/// How long weir stores the owner of state at a provider. OpenAI keeps stored responses for 30 days, and no state of other
-/// providers is known to live longer.
+/// The time for which weir stores the owner of state at a provider. OpenAI keeps stored responses for 30 days, and no state
+/// of other providers is known to live longer.
 pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum number of states that an embedded store has, of some 100 bytes each. Beyond it, the older half is dropped.
 pub(crate) const EMBEDDED_SESSIONS_MAX: u64 = 1_000_000;
@@ -277,9 +277,9 @@ pub(crate) struct ListedWebSession {
     pub(crate) id: SessionDigest,
     /// The user who signed in.
     pub(crate) who: String,
-    /// When the session expires without a further visit, in milliseconds since the Unix epoch.
+    /// The time at which the session expires without a further visit, in milliseconds since the Unix epoch.
     pub(crate) idle_ends_ms: i64,
-    /// When the session expires even with visits, in milliseconds since the Unix epoch.
+    /// The time at which the session expires even with visits, in milliseconds since the Unix epoch.
     pub(crate) ends_ms: i64,
 }
 

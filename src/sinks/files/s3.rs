@@ -54,7 +54,7 @@ pub(crate) struct BucketSettings {
     pub write: Duration,
 }
 
-/// Why a request to a bucket failed. The messages contain no secret.
+/// The reason why a request to a bucket failed. The messages contain no secret.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::sinks::files) enum BucketRequestError {
     /// The server refused the request.

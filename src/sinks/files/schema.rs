@@ -50,8 +50,8 @@ pub(super) type IntegerForm = (fn(&NumberedRow) -> i64, fn(&mut NumberedRow, i64
 /// Two functions that read and set an integer that a row may lack.
 pub(super) type OptionalIntegerForm = (fn(&NumberedRow) -> Option<i64>, fn(&mut NumberedRow, i64) -> Option<()>);
 
-/// How a column is encoded, with the functions that read its value from a row and set it in a row. A value that cannot be set
-/// means that the file is damaged.
+/// The encoding of a column, with the functions that read its value from a row and set it in a row. A value that cannot be
+/// set means that the file is damaged.
 pub(super) enum ColumnForm {
     /// A string that is the same in all rows of a file: the lane's name.
     Node,

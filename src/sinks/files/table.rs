@@ -335,7 +335,7 @@ fn ends_before(group: &RowGroupMetaData, place: &LogPosition) -> bool {
     }
 }
 
-/// Where the bytes of a log file come from: a local file or an object in a bucket.
+/// The source of a log file's bytes: a local file or an object in a bucket.
 pub(super) enum FileSource {
     File(File),
     Object(BucketObject),

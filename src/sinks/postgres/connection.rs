@@ -88,7 +88,8 @@ impl PostgresDialer {
             PostgresTls::Disable => None,
             demand => Some(DatabaseTls::new(demand, settings.ca.as_deref())?),
         };
-        // A Unix socket has no TLS and needs none. If there are hosts besides Unix sockets, all connections must use TLS.
+        // A Unix socket has no TLS and needs none. If there are hosts in addition to Unix sockets, all connections must use
+        // TLS.
         let sockets_only = config.get_hostaddrs().is_empty()
             && !config.get_hosts().is_empty()
             && config

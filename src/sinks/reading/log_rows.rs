@@ -47,7 +47,7 @@ pub(crate) struct LogRows {
     filter: LogFilter,
     at: LogCursor,
     began: Instant,
-    /// When to stop scanning; `None` for no deadline.
+    /// The deadline at which scanning stops; `None` for no deadline.
     until: Option<Instant>,
     /// The merge of the current day's rows. `None` if it has not begun.
     day: Option<DayMerge>,
@@ -230,7 +230,7 @@ impl BackendReader {
 }
 
 impl DayMerge {
-    /// Reads the next page of each log backend of which no rows are in memory.
+    /// Reads the next page of each log backend that has no rows in memory.
     async fn read(&mut self, ask: LogPageQuery) -> Result<(), LogReadError> {
         let mut has_read = false;
         for of_home in &mut self.backends {

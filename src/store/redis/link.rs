@@ -1,9 +1,9 @@
 //! Sends calls to the store's Redis, in any mode: one server, a master watched by sentinels, or a cluster.
 //!
 //! A call is one script whose keys share one hash slot. It is sent once. It is repeated only if it certainly did not run
-//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within the call's
-//! [`CallTimeout`]: the budget limits how long Redis may be silent, not the wait behind other calls. Each master has its own
-//! connection and circuit breaker ([`MasterLane`]).
+//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within the
+//! call's [`CallTimeout`]: the budget limits how long Redis may be silent, not how long a call waits for earlier calls. Each
+//! master has its own connection and circuit breaker ([`MasterLane`]).
 //!
 //! The redis crate's own clients for sentinels and clusters are not used: they can split accounts between masters, hang, and keep
 //! using a silent master (docs/redis.md, "Why weir has a link of its own").
@@ -66,7 +66,7 @@ pub(super) struct Link {
     dialer: Arc<RedisDialer>,
     /// The epoch, which changes at every reconnect and every change of a master, whichever task notices it.
     epochs: watch::Sender<u64>,
-    /// The timeout of a call in total, including the wait behind other calls.
+    /// The timeout of a call in total, including the wait for earlier calls.
     queue: Duration,
 }
 

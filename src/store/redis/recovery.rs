@@ -19,7 +19,7 @@ use crate::{
 
 const GENERATION_CHARS: usize = 22;
 
-/// How to treat keys in a Redis that has no generation.
+/// The treatment of keys in a Redis that has no generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdoptPolicy {
     /// Refuse to set up the Redis, because part of the data was lost.

@@ -76,9 +76,9 @@ pub(super) struct RequiredRights {
 /// The rights that are missing, as text of the form "user ... may not ...: grant ...".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MissingUserRights {
-    /// Why the server is not used, and what to grant; `None` if it can be used.
+    /// The reason why the server is not used, with the rights to grant; `None` if it can be used.
     pub(super) refusal: Option<String>,
-    /// The restrictions of a server that is used nevertheless, and what to grant; `None` if there are none.
+    /// The restrictions of a server that is used nevertheless, with the rights to grant; `None` if there are none.
     pub(super) complaint: Option<String>,
 }
 

@@ -50,7 +50,7 @@ struct NodeShare {
 }
 
 impl RedisStore {
-    /// Prepares a call of a script that takes these shares, of which there must be at least one.
+    /// Prepares a call of a script with these shares. There must be at least one share.
     fn shares_call<'a>(&self, script: &'a RedisScript, shares: &[(&NodeId, &NodeHourCounters)]) -> ScriptCall<'a> {
         let mut call = self.prepare(script);
         for (node, share) in shares {

@@ -53,7 +53,7 @@ pub(crate) struct AccountTable {
     /// Locked while changes are written, and while days are opened, closed or removed. So a day either is open, or is completely
     /// in the file.
     writing: Mutex<()>,
-    /// When writing began to fail, in milliseconds since the Unix epoch; `None` if the last write succeeded.
+    /// The time at which writing began to fail, in milliseconds since the Unix epoch; `None` if the last write succeeded.
     failing_since: Mutex<Option<i64>>,
     signals: Arc<CommitSignals>,
 }

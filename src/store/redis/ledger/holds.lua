@@ -9,7 +9,8 @@
 -- are the unused rates and places of leases. `i:<key>` is the highest number of a lease for which there was a call. If there
 -- is such a field, `leases` is 1, and the hash exists as long as its node renews it.
 local LEASE_MS = 30000
--- How long the hash exists without a renewal: much longer than the holds are valid, which `until` decides.
+-- The time in milliseconds for which the hash exists without a renewal. The holds expire much earlier, at the time in
+-- `until`.
 local HELD_KEPT_MS = 3600000
 local function held_by(node)
   return BASE .. 'held:' .. node

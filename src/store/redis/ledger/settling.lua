@@ -2,7 +2,8 @@
 local RETENTION_DAYS = 180
 local COUNTERS_KEPT_DAYS = 7
 local DAY_S = 86400
--- How long data with a date far in the future is kept, in seconds: some 30 years, because Redis does not accept arbitrary times.
+-- The maximum time for which data is kept, in seconds: some 30 years. It limits data with a date far in the future, because
+-- Redis does not accept arbitrary times.
 local KEPT_MAX_S = 1000000000
 local node = ARGV[3]
 local MARK = 'wm:' .. node

@@ -24,9 +24,9 @@ use crate::store::redis::link::slots::MisplacedKeys;
 use crate::store::redis::rights;
 use crate::store::redis::settings::RedisAddress;
 
-/// How often the slot map is read while all masters are connected.
+/// The interval at which the slot map is read while all masters are connected.
 const READ_EVERY: Duration = Duration::from_secs(1);
-/// How often the slot map is read while a master is not connected.
+/// The interval at which the slot map is read while a master is not connected.
 const READ_EVERY_AWAY: Duration = Duration::from_millis(200);
 /// The minimum time between two reads, so that a moving slot under load does not cause thousands of reads.
 const READ_PAUSE: Duration = Duration::from_millis(20);

@@ -46,7 +46,7 @@ pub(super) struct LiveConnection {
 /// A connection on which calls are sent.
 pub(super) struct Wire {
     pub(super) connection: MultiplexedConnection,
-    /// When the server last answered anything on this connection.
+    /// The time of the server's last answer on this connection.
     pub(super) last_answer: LastAnswer,
     closed: Arc<AtomicBool>,
 }
@@ -309,7 +309,7 @@ impl RuntimeConnection {
     }
 }
 
-/// When a connection or a server last answered.
+/// The time of the last answer of a connection or a server.
 pub(super) struct LastAnswer {
     born: Instant,
     /// Microseconds from `born` to the last answer.

@@ -38,7 +38,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The channel on which sentinels announce another master.
 const SWITCHES: &str = "+switch-master";
 
-/// How the server of a lane is found.
+/// The way in which the server of a lane is found.
 pub(super) enum MasterFinder {
     /// It is the configured server, which must be a master.
     Standalone(RedisAddress),

@@ -27,9 +27,9 @@ use crate::{
     },
 };
 
-/// How often the server in use is inspected: its role, its history and its settings.
+/// The interval at which the server in use is inspected: its role, its history and its settings.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// How often the user's rights are checked. They are also checked at once when a call was refused.
+/// The interval at which the user's rights are checked. They are also checked at once when a call was refused.
 const RIGHTS_EVERY: Duration = Duration::from_secs(30);
 /// The timeout of an inspection or a check of rights.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -222,7 +222,7 @@ fn elapsed_since(began: Instant) -> Duration {
     clock::instant().saturating_duration_since(began)
 }
 
-/// How long a server may leave all calls unanswered.
+/// The maximum time for which a server may leave all calls unanswered.
 const SILENCE_MAX: Duration = Duration::from_millis(200);
 /// The minimum time to wait for the answer to the PING, even if the server has already been silent for [`SILENCE_MAX`].
 const SIGN_WAIT_MIN: Duration = Duration::from_millis(20);
@@ -269,11 +269,12 @@ async fn sign_of_life(mut connection: MultiplexedConnection) -> bool {
     answer.err().map(|error| RedisErrorMeaning::of(&error)) != Some(RedisErrorMeaning::Broken)
 }
 
-/// How late a timer may fire. If it fires later, this process was suspended or overloaded, and has read no answers meanwhile.
+/// The maximum delay of a timer. If a timer fires later, this process was suspended or overloaded, and has read no answers
+/// meanwhile.
 const LATE_MAX: Duration = Duration::from_millis(10);
 
-/// How long a call waits for its answer. Redis answers the calls of a connection in order, so a waiting call is not stuck while
-/// earlier ones are answered. A wait ends when Redis is silent for too long, or at the total timeout.
+/// The timeout of a call that waits for its answer. Redis answers the calls of a connection in order, so a waiting call is
+/// not stuck while earlier ones are answered. A wait ends when Redis is silent for too long, or at the total timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTimeout {
     began: Instant,
@@ -281,9 +282,9 @@ pub(super) struct CallTimeout {
     silence: Duration,
     /// The timeout in total.
     total: Duration,
-    /// When the timeout is checked next.
+    /// The time of the next check.
     next_check: Instant,
-    /// By how much the last check was late because this process was suspended or overloaded.
+    /// The delay of the last check, because this process was suspended or overloaded.
     late: Duration,
 }
 

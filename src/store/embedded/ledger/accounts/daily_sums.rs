@@ -122,7 +122,7 @@ struct OpenDay {
     tags: DayTags,
     /// The sums that differ from those in the file.
     changed: BTreeSet<(SumSubject, SmolStr)>,
-    /// When the day was opened or last received a row, in milliseconds since the Unix epoch.
+    /// The time at which the day was opened or last received a row, in milliseconds since the Unix epoch.
     used_ms: i64,
 }
 
@@ -270,7 +270,7 @@ mod tests {
         (0..count).map(|number| Arc::new(one(number))).collect()
     }
 
-    /// Returns an open day with rows of two keys, of which everything is written.
+    /// Returns an open day with rows of two keys. All of its sums are written.
     fn written() -> OpenDays {
         let mut days = OpenDays::default();
         days.open(DAY, Vec::new(), START_MS);
