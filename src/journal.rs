@@ -88,7 +88,7 @@ pub(crate) enum JournalError {
     #[error("cannot read the journal segment {}: it was written by another node or another version of weir; move it out of the folder", .0.display())]
     Foreign(PathBuf),
     /// An operation of the file system failed.
-    #[error("{}: {source}; check that it exists, has space, and that weir may write there", path.display())]
+    #[error("{}: {source}; check that the path exists, that its disk has space, and that weir is allowed to write there", path.display())]
     Io {
         /// The path of the folder or file.
         path: PathBuf,

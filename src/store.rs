@@ -317,8 +317,8 @@ pub enum StoreOpenError {
     /// The ledger has no accounts and was never in use, but the journal has accounts.
     #[error(
         "the ledger {} has no accounts, but the journal has {accounts}: the file was removed or replaced. Put it back; or \
-         move the store's folder away and restore a backup into a new one with `weir store restore`, to which the journal adds what \
-         came after it; or continue with what the journal still has: `weir store init --adopt`",
+         move the store's folder away and restore a backup into a new one with `weir store restore`, to which the journal adds the \
+         later changes; or continue with the data that the journal still has: `weir store init --adopt`",
         path.display()
     )]
     Emptied {

@@ -105,7 +105,7 @@ impl Feeder {
         if self.journal.raise_numbers(watermark)? {
             tracing::error!(
                 sink = self.sink.name(), node = %self.journal.node(),
-                "the journal has lost rows that the sink has: new rows get numbers after those, run `weir log verify`"
+                "the journal has lost rows that the sink has: new rows get higher numbers than the lost ones; run `weir log verify`"
             );
         }
         self.journal.set_sink_position(self.sink.name(), watermark);

@@ -32,12 +32,12 @@ use crate::{
 pub(crate) enum TailBehind {
     /// The log backend has not reported its watermark of the lane, so it is not known from where on the journal must be read.
     #[error(
-        "the log backend cannot be read: it has not reported since the start of this process which rows of {0} it has"
+        "the log backend cannot be read: since the start of this process, it has not reported which rows of lane {0} it has"
     )]
     BackendSilent(NodeId),
     /// Some rows that the log backend lacks have not been read from the disk yet.
     #[error(
-        "cannot read all rows of {0}: those that the log backend lacks are many, or the disk is slow, and they have not all been read from the journal"
+        "cannot read all rows of lane {0}: the log backend lacks some rows that have not been read from the journal yet, because the rows are many or the disk is slow"
     )]
     Unread(NodeId),
 }

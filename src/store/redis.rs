@@ -357,7 +357,7 @@ impl KeyStore for RedisStore {
 
 fn contention_error(id: &KeyId) -> StoreError {
     StoreError::Unavailable(format!(
-        "cannot change {id}, because other calls keep changing it; try again"
+        "cannot change key {id}, because other calls keep changing the key; try again"
     ))
 }
 

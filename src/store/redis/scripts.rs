@@ -275,7 +275,7 @@ impl ScriptReply {
                 let digest = KeyDigest::from_hex(word);
                 digests.push(digest.ok_or_else(|| {
                     StoreError::Corrupt(
-                        "an entry of the change feed in redis contains a word that is not a digest".to_owned(),
+                        "an entry of the change feed in redis contains a value that is not a digest".to_owned(),
                     )
                 })?);
             }

@@ -343,7 +343,7 @@ impl CallTimeout {
     pub(super) fn error(&self, check: &TimeoutCheck) -> StoreError {
         StoreError::Unavailable(match check {
             TimeoutCheck::TooLong => format!(
-                "redis is overloaded: a call has waited for {} ms behind others",
+                "redis is overloaded: a call has waited for {} ms for the answers to earlier calls",
                 self.total.as_millis()
             ),
             TimeoutCheck::Silent(_) | TimeoutCheck::Wait(_) => {
