@@ -6,9 +6,9 @@
 //! [`crate::config::JournalConfig::sync`] later, so a power cut loses at most the records of that time. Only operators' changes
 //! wait until they are on disk ([`Journal::wait_until_synced`]).
 //!
-//! The journal numbers the steps of each account, in the order in which it records them. In memory it holds the positions of the
-//! steps that the store has not acknowledged, which [`crate::money::settlement`] sends, and the counters of settled rows by hour
-//! and model, for the stability record.
+//! The journal numbers the steps of each account, in the order in which it records them. In memory it holds the positions of
+//! the steps that the store has not acknowledged, and the counters of settled rows by hour and model.
+//! [`crate::money::settlement`] sends the steps; the counters are for the stability record.
 
 mod accounts;
 mod folder;
@@ -54,17 +54,17 @@ pub(crate) use crate::journal::replay::UncertainSettlement;
 pub use crate::journal::sinks::NumberedRow;
 pub(crate) use crate::journal::sinks::RowReader;
 
-/// Why the journal can record nothing, so that no request is admitted. The journal works again as soon as the cause is gone.
+/// The reason why the journal cannot record anything. No request is admitted until the cause is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum JournalUnavailable {
-    /// The journal has no room, and no further segment can be created. The text says why.
+    /// The journal has no room, and no further segment can be created. The message says why.
     #[error("the journal has no room: {0}; free some space on its disk, because no request is served until then")]
     Full(String),
-    /// A write or a sync failed. The journal works again as soon as a new segment does.
+    /// A write or a sync failed. The journal works again as soon as a new segment has been synced.
     #[error("the journal's disk has failed; earlier messages say how; no request is served until a new segment works")]
     Failed,
-    /// The folder or the current segment was removed or replaced, so no later start would find what is recorded now. Contains the
-    /// path.
+    /// The folder or the current segment was removed or replaced, so a later start would not find the records that are
+    /// written now. Contains the path.
     #[error(
         "{} was removed or replaced while weir runs: no request is served until it is put back or weir is restarted",
         .0.display()
@@ -88,7 +88,7 @@ pub(crate) enum JournalError {
     #[error("cannot read the journal segment {}: it was written by another node or another version of weir; move it out of the folder", .0.display())]
     Foreign(PathBuf),
     /// An operation of the file system failed.
-    #[error("{}: {source}; check that it exists, has space, and that weir may write there", path.display())]
+    #[error("{}: {source}; check that the path exists, that its disk has space, and that weir is allowed to write there", path.display())]
     Io {
         /// The path of the folder or file.
         path: PathBuf,
@@ -127,17 +127,18 @@ impl JournalError {
 pub(crate) const RECORD_BYTES_MAX: u64 = 256 * 1024;
 /// The minimum size of a segment that can be configured, in bytes.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
-/// The maximum size of the frame of a [`crate::domain::ledger::Record::Admit`], in bytes, with the maximum number of tags and
-/// with texts of at most 128 bytes each.
+/// The maximum size of the frame of a [`crate::domain::ledger::Record::Admit`], in bytes, if it has the maximum number of
+/// tags and no string in it is longer than 128 bytes.
 pub(crate) const ADMIT_BYTES_MAX: u64 = 2560;
-/// The maximum size of the frame of a settlement, in bytes, with the losses of a translation and texts of at most 128 bytes each. It
-/// also suffices for a settlement with these losses, the maximum number of parts and texts of at most 40 bytes each.
+/// The maximum size of the frame of a settlement, in bytes, if it has the losses of a translation and no string in it is
+/// longer than 128 bytes. It also suffices if the settlement additionally has the maximum number of parts and no string in it
+/// is longer than 40 bytes.
 pub(crate) const STEP_BYTES_MAX: u64 = 3456;
-/// The room reserved for a request, in bytes: for its admission and its settlement. Larger records take more room if there is
-/// any.
+/// The room in bytes that is reserved for the admission and the settlement of a request. Larger records take more room if
+/// there is any.
 pub(crate) const REQUEST_BYTES: u64 = ADMIT_BYTES_MAX + STEP_BYTES_MAX;
 
-/// The operations on the disk that recording depends on. Tests replace them by those of a failing disk.
+/// The operations on the disk that recording depends on. Tests replace them with those of a failing disk.
 trait Disk: fmt::Debug + Send + Sync {
     /// Allocates a file's bytes.
     fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
@@ -155,7 +156,7 @@ trait Disk: fmt::Debug + Send + Sync {
         Ok(disk.f_bavail.saturating_mul(100) / disk.f_blocks.max(1))
     }
 
-    /// Returns when everything that was written to the file is on disk.
+    /// Syncs the file: returns once everything that was written to the file is on disk.
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()
     }
@@ -185,7 +186,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// The number of low bits of a position's number that are its offset.
+/// The number of low bits of [`Position::number`] that contain the offset.
 const OFFSET_BITS: u32 = 32;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 
@@ -215,7 +216,7 @@ impl Position {
         }
     }
 
-    /// Parses the text that `Display` writes; `None` for any other text.
+    /// Parses the output of `Display`; `None` for any other string.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (segment, offset) = text.trim().split_once(':')?;
         Some(Self {
@@ -265,7 +266,7 @@ impl Synced {
 
     /// Records everything from the last synced position to `end` as lost.
     fn mark_lost(&mut self, end: Position) {
-        // Adjacent lost ranges are merged. Of others, only the most recent one is remembered.
+        // Adjacent lost ranges are merged. If ranges are not adjacent, only the most recent one is remembered.
         let from = match self.lost {
             Some((from, to)) if to == self.decided_end => from,
             Some(_) | None => self.decided_end,
@@ -286,8 +287,8 @@ fn file_identity(meta: &fs::Metadata) -> FileIdentity {
     (meta.dev(), meta.ino())
 }
 
-/// The room in the journal that is not reserved. It can be reserved and released without the journal's lock, under which records
-/// are written.
+/// The room in the journal that is not reserved. It can be reserved and released without the journal's lock, which is held
+/// while a record is written.
 #[derive(Debug, Default)]
 struct FreeRoom {
     /// The free room in bytes; negative if reserved room was lost.
@@ -399,8 +400,8 @@ impl Retainers {
         Self(sinks.iter().map(|sink| (sink.name, holder(sink))).collect())
     }
 
-    /// Whether the row at this position, and so its segment, is not needed by the sinks any more. If the disk is `short`, only
-    /// the required sinks matter.
+    /// Whether the sinks no longer need the row at this position. If the disk is `short` (nearly full), only the required
+    /// sinks matter.
     fn can_remove(&self, row: Position, short: bool) -> bool {
         let keeps = |holder: &&Retainer| holder.required || !short;
         self.0.values().filter(keeps).all(|holder| holder.passed > row)
@@ -514,7 +515,7 @@ impl JournalEngine {
         gone.is_none()
     }
 
-    /// Returns an error while the folder is not in place, because a record that is not found in that time is not lost.
+    /// Returns an error while the folder is not in place: a record that cannot be found during that time is not lost.
     fn ensure_present(&self) -> io::Result<()> {
         match self.folder.missing_path() {
             Some(path) => Err(io::Error::new(

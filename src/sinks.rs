@@ -1,10 +1,10 @@
 //! Passes rows of the consumption log to sinks, and reads the log.
 //!
-//! A row is stored in one place, the log backend. Either the store is the log backend and gets a row with its settlement, or a
-//! sink is and gets its rows from the journal. A request never writes rows to a sink itself. For each sink and each lane of the
-//! journal, a [`Feeder`] reads rows in the order of their numbers and hands them over in batches. A sink stores its watermark in
-//! the same transaction as the rows, so it has each row exactly once even after a crash. The journal retains the rows that a sink
-//! lacks. Settlement does not wait for sinks.
+//! A row is stored in one place, the log backend. Either the store is the log backend and gets each row with its settlement,
+//! or a sink is the log backend and gets its rows from the journal. A request never writes rows to a sink itself. For each
+//! sink and each lane of the journal, a [`Feeder`] reads rows in the order of their numbers and hands them over in batches. A
+//! sink stores its watermark in the same transaction as the rows, so it has each row exactly once even after a crash. The
+//! journal retains the rows that a sink lacks. Settlement does not wait for sinks.
 //!
 //! A reader gets the rows in the log backend together with the rows that the log backend has not acknowledged yet ([`reading`]).
 //! The rows are compared with the daily sums in [`proof`]. [`LogPageQuery`] and [`NewestRowsQuery`] are the queries that a log
@@ -59,8 +59,8 @@ use crate::{
 
 pub(crate) use crate::sinks::feeder::Feeder;
 
-/// Consecutive rows of one lane of the journal, handed to a sink together. A row is identified by the lane's name and its number
-/// in the lane; no other row ever has both.
+/// Consecutive rows of one lane of the journal, handed to a sink together. A row is identified by the name of its lane
+/// together with its number in that lane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// The name of the lane that the rows come from.
@@ -74,7 +74,7 @@ pub struct Batch {
     pub rows: Vec<Arc<NumberedRow>>,
 }
 
-/// Why a sink did not append a batch.
+/// The reason why a sink did not append a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SinkError {
     /// The batch does not begin at the sink's watermark. The sink has not changed.
@@ -117,7 +117,8 @@ pub trait Sink: Send + Sync {
 /// The read access to a log backend.
 #[async_trait]
 pub trait LogBackend: Send + Sync {
-    /// Returns the log backend's name: its value in the setting `[log] home`, which messages and answers use too.
+    /// Returns the log backend's name, which is its value in the setting `[log] home`. Messages and answers use the same
+    /// name.
     fn name(&self) -> &'static str;
 
     /// Reads one page of the rows of all lanes that ended on the query's day.
@@ -138,8 +139,8 @@ pub trait LogBackend: Send + Sync {
         reading::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
     }
 
-    /// Returns the watermark of each lane of which the log backend has rows. `None` means that the log backend has each row as
-    /// soon as it is settled, and so needs no watermarks.
+    /// Returns the watermark of each lane from which the log backend has rows. `None` means that the log backend has each row
+    /// as soon as it is settled, and so needs no watermarks.
     async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, LogBackendError>;
 }
 
@@ -148,7 +149,7 @@ pub(crate) trait FedLogBackend: LogBackend + Sink {}
 
 impl<H: LogBackend + Sink> FedLogBackend for H {}
 
-/// The log backend that `[log] home` names, opened.
+/// The open log backend that the setting `[log] home` names.
 #[derive(Clone)]
 pub(crate) enum OpenLogBackend {
     /// A sink that gets its rows from the journal.
@@ -157,7 +158,7 @@ pub(crate) enum OpenLogBackend {
     Store(Arc<StoreLog>),
 }
 
-/// A log backend that gets its rows from the journal, with what its feeders report.
+/// A log backend that gets its rows from the journal, with the statistics and the tails of its feeders.
 #[derive(Clone)]
 pub(crate) struct FedLog {
     /// The log backend itself.
@@ -168,12 +169,12 @@ pub(crate) struct FedLog {
     pub(crate) tails: LogTails,
 }
 
-/// The log backend that `[log] former_home` names. It is read in addition to the current one.
+/// The log backend that the setting `[log] former_home` names. It is read in addition to the current one.
 #[derive(Clone)]
 pub(crate) enum FormerLogBackend {
     /// A Redis store with lists of rows.
     Store(Arc<StoreLog>),
-    /// Any log backend but the store.
+    /// Any log backend except the store.
     Elsewhere(Arc<dyn LogBackend>),
 }
 
@@ -216,7 +217,7 @@ impl OpenLogBackend {
 }
 
 impl FormerLogBackend {
-    /// Returns the log backend for reading, whichever it is.
+    /// Returns the log backend for reading.
     pub(crate) fn as_backend(&self) -> &dyn LogBackend {
         match self {
             Self::Store(store) => &**store,
@@ -228,7 +229,7 @@ impl FormerLogBackend {
 /// The maximum number of rows on one page. All rows of a page are in memory together.
 pub const PAGE_ROWS_MAX: usize = 4096;
 
-/// Why a log backend returned no rows.
+/// The reason why a log backend returned no rows.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LogBackendError {
     /// The log backend cannot be read. The message says why, and what to do.
@@ -257,9 +258,10 @@ pub struct LogPageQuery {
     /// The maximum number of rows, at most [`PAGE_ROWS_MAX`]. If several rows have the same position as the last row, the page
     /// has all of them, even beyond `limit`.
     pub limit: usize,
-    /// When the reader began to read the log, of which this page is one part. Rows that are added after this time may be missing.
+    /// The time at which the reader began to read the log, before its first page. Rows that are added after this time may be
+    /// missing.
     pub began: Instant,
-    /// When a log backend that scans rows stops. It scans some rows even if this time has passed. `None` means that it has no
+    /// The time at which a log backend stops scanning rows. It scans some rows even if this time has passed. `None` means no
     /// deadline.
     pub until: Option<Instant>,
 }
@@ -282,11 +284,11 @@ pub struct RowPage {
 pub struct NewestRowsQuery {
     /// The filter that returned rows must match.
     pub filter: LogFilter,
-    /// Where the previous page ended; only older rows are read. `None` for the first page.
+    /// The position at which the previous page ended; only older rows are read. `None` for the first page.
     pub from: Option<NewestCursor>,
     /// The maximum number of returned rows.
     pub limit: usize,
-    /// When to stop scanning. Some rows are scanned even if this time has passed.
+    /// The time at which scanning stops. Some rows are scanned even if this time has passed.
     pub until: Instant,
 }
 
@@ -295,7 +297,7 @@ pub struct NewestRowsQuery {
 pub struct NewestRows {
     /// The rows, ordered from the most recent to the oldest.
     pub rows: Vec<Row>,
-    /// Where the next page of older rows begins. `None` if there are no older rows.
+    /// The position at which the next page of older rows begins. `None` if there are no older rows.
     pub next: Option<NewestCursor>,
     /// The number of rows that were scanned for this page.
     pub looked_at: usize,
@@ -322,7 +324,7 @@ pub struct ListsCursor {
 /// A position in rows that are ordered by their end. The row at the position and all newer rows have been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceCursor {
-    /// When the row at the position ended, in milliseconds since the Unix epoch.
+    /// The time at which the row at the position ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
     /// The account of the row at the position. Empty if all rows that ended at `time_ms` have been read.
     pub account: SmolStr,
@@ -337,7 +339,7 @@ pub struct SliceCursor {
 pub struct LatestKeyRows {
     /// The rows, ordered from the most recent to the oldest.
     pub rows: Vec<Row>,
-    /// Whether nothing is missing: these are all rows of the requested days, or as many as the requested limit.
+    /// Whether `rows` has all rows of the requested days, or as many as the requested limit.
     pub is_complete: bool,
 }
 
@@ -361,8 +363,8 @@ impl LogPageQuery {
 }
 
 impl RowPage {
-    /// Creates a page from rows that were read until there were `limit` or the day ended. Fewer than `limit` rows are the last
-    /// page.
+    /// Creates a page from rows that were read until there were `limit` or the day ended. A page with fewer than `limit` rows
+    /// is the last one.
     fn from_rows(numbered: Vec<(NodeId, NumberedRow)>, limit: usize) -> Self {
         let split = numbered
             .into_iter()
@@ -413,7 +415,7 @@ fn time_key(row: &Row) -> (i64, &str, &str) {
     (row.time_ms, &row.account, &row.request_id)
 }
 
-/// Returns whether the deadline `until` has passed. `None` is no deadline.
+/// Returns whether the deadline `until` has passed. `None` means no deadline.
 fn has_passed(until: Option<Instant>) -> bool {
     until.is_some_and(|until| clock::instant() >= until)
 }
@@ -423,17 +425,17 @@ fn has_passed(until: Option<Instant>) -> bool {
 pub struct BatchLimits {
     /// The maximum number of rows in a batch; at least 1. All rows of a batch are in memory together.
     pub rows_max: usize,
-    /// When a batch with fewer rows is handed over.
+    /// The condition on which a batch with fewer rows is handed over.
     pub linger: Linger,
 }
 
-/// When a batch that has room for more rows is handed over all the same.
+/// The condition on which a batch is handed over although it has room for more rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linger {
-    /// When this time has passed since the batch's first row was read.
+    /// The batch is handed over when this time has passed since its first row was read.
     For(Duration),
-    /// When the hour in which the batch's first row ended is over by this machine's clock, but at the latest when this time has
-    /// passed since the first row was read. The batch has no rows of later hours.
+    /// The batch is handed over when the hour in which its first row ended is over by this machine's clock, but at the latest
+    /// when this time has passed since the first row was read. The batch has no rows of later hours.
     HourOr(Duration),
 }
 
@@ -478,8 +480,8 @@ impl BatchLimits {
     }
 }
 
-/// The disorder of rows, in milliseconds. Rows are read in the order in which they were recorded, and a row ended at most this
-/// much earlier than any row before it.
+/// The maximum disorder of rows, in milliseconds. Rows are read in the order in which they were recorded, and a row ended at
+/// most this much earlier than any row before it.
 const DISORDER_MS: i64 = 3_600_000;
 
 /// The statistics of a sink's feeders: totals since the start of the process, and which rows of each lane the sink lacks now.
@@ -490,7 +492,7 @@ pub(crate) struct SinkStats {
     lacking: Mutex<BTreeMap<NodeId, SinkLag>>,
 }
 
-/// Which rows of a lane a sink lacks.
+/// The rows of a lane that a sink lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SinkLag {
     Nothing,
@@ -522,8 +524,8 @@ impl SinkStats {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that the sink lacks the rows of a lane from one on that ended at `from_ms`. `None` means that the sink lacks no
-    /// row.
+    /// Records that the sink lacks all rows of a lane from a certain row on. That row ended at `from_ms`. `None` means that
+    /// the sink lacks no row.
     fn set_lag(&self, node: &NodeId, from_ms: Option<i64>) {
         let lacking = from_ms.map_or(SinkLag::Nothing, SinkLag::Since);
         self.lacking.lock().insert(node.clone(), lacking);

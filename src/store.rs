@@ -1,8 +1,9 @@
 //! The stores of keys and accounts. The engines, Redis and embedded files, implement the same traits and pass the same tests.
 //!
-//! How caches learn of changes: every change increments a version and adds the digests that it concerns to a bounded feed, in one
-//! atomic step. A node stores the version up to which it has processed the feed, and reads on from there: at once when the store
-//! notifies it (a nudge), and at every poll. A lost nudge therefore delays the node by at most one poll interval.
+//! Caches learn of changes through a feed. Every change increments a version and adds the digests that it concerns to the
+//! bounded feed, in one atomic step. A node stores the version up to which it has processed the feed, and continues to read
+//! from that version: at once when the store notifies the node (a nudge), and at every poll. A lost nudge therefore delays
+//! the node by at most one poll interval.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,19 +48,19 @@ pub trait KeyStore: KeyHealer {
     /// Returns the record of the key with this digest, and the store version at which it was read, in one atomic read.
     ///
     /// For `record: None` the caller answers 401, so it must mean that the key does not exist. A store that is unreachable or
-    /// starting, or has lost its data, returns [`StoreError::Unavailable`] (503): a wrong `None` would reject every customer as
-    /// unauthorised, and clients do not retry that. If the version were higher than the record's, a revoked key could live on in
-    /// a cache until its entry expires. A previous secret of a key finds the key's record too, even after it has expired: the
-    /// caller checks that with [`KeyRecord::check`]. The digest of an access token belongs to no key; its grant is in
-    /// [`KeyLookup::token`].
+    /// starting, or has lost its data, returns [`StoreError::Unavailable`] (503): a wrong `None` would reject every customer
+    /// as unauthorised, and clients do not retry that. If the version were higher than the record's, a revoked key could live
+    /// on in a cache until its entry expires. The digest of a key's previous secret also finds the key's record, even after
+    /// that secret has expired. The caller checks the expiry with [`KeyRecord::check`]. The digest of an access token belongs
+    /// to no key; its grant is in [`KeyLookup::token`].
     async fn find(&self, digest: &KeyDigest) -> Result<KeyLookup, StoreError>;
 
     /// Adds a key. On an error nothing has changed: [`StoreError::Duplicate`] if the digest or the id is taken;
-    /// [`StoreError::Deleted`] if the key is at revision 0 and a key with its id was deleted, since journals may contain later
-    /// revisions of that one.
+    /// [`StoreError::Deleted`] if the key is at revision 0 and a key with its id was deleted, since journals may contain
+    /// later revisions of the deleted key.
     ///
-    /// An acknowledged key is durable by the engine's own measure: if its owner has seen the key and the store then loses it, the
-    /// key cannot be shown again.
+    /// An acknowledged key is as durable as the engine can make it, because a key that is lost after its owner has seen it
+    /// cannot be shown again.
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
 
     /// Returns the key with this id; `None` if there is no such key.
@@ -93,8 +94,8 @@ pub trait KeyStore: KeyHealer {
     /// content.
     fn nudges(&self) -> watch::Receiver<u64>;
 
-    /// Whether there currently is a nudge for every change, so that the feed need not be read at other times. When this becomes
-    /// false, there is a nudge.
+    /// Whether every change currently causes a nudge. If so, the feed need not be read at other times. There is also a nudge
+    /// when this becomes false.
     fn nudges_all(&self) -> bool {
         false
     }
@@ -109,7 +110,7 @@ pub trait KeyStore: KeyHealer {
         StoreTrouble::default()
     }
 
-    /// How full the store's memory is; `None` if memory does not limit the store, or if this is unknown.
+    /// Returns the memory use of the store; `None` if memory does not limit the store, or if the use is unknown.
     fn memory(&self) -> Option<StoreMemory> {
         None
     }
@@ -129,8 +130,8 @@ pub trait KeyHealer: Send + Sync {
     /// and neither version nor feed advance. [`StoreError::Duplicate`] if the digest belongs to another key.
     async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
 
-    /// Sends the store again that a key was deleted at this revision. A key at a later revision stays. After this or
-    /// [`KeyStore::delete`], only [`KeyStore::create`] brings the key back.
+    /// Records again that the key with this id was deleted at this revision, because a failover may have lost that. A key at
+    /// a later revision is not removed. After this or [`KeyStore::delete`], only [`KeyStore::create`] brings the key back.
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError>;
 }
 
@@ -165,7 +166,7 @@ pub struct StoreTrouble {
     pub details: Vec<String>,
 }
 
-/// The memory of the store's server that is fullest.
+/// The memory use of the store's fullest server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreMemory {
     /// Memory in use, in bytes.
@@ -215,7 +216,7 @@ impl StoreWarning {
         Self::MissingRights,
     ];
 
-    /// The label of this warning in metrics and logs.
+    /// Returns the label of this warning in metrics and logs.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Eviction => "eviction",
@@ -227,7 +228,7 @@ impl StoreWarning {
         }
     }
 
-    /// A text that says what is wrong and what to do.
+    /// Returns a message that says what is wrong and what to do.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Eviction => "redis may evict weir's data to free memory: set maxmemory-policy to noeviction",
@@ -250,7 +251,7 @@ impl StoreWarning {
     }
 }
 
-/// Why a store operation failed.
+/// The reason why a store operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum StoreError {
     /// No key has this id.
@@ -273,7 +274,7 @@ pub enum StoreError {
     Corrupt(String),
 }
 
-/// Why a key was not changed.
+/// The reason why a key was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChangeError {
     /// The store operation failed.
@@ -293,10 +294,10 @@ impl From<KeyChangeError> for ChangeError {
     }
 }
 
-/// Why a store could not be opened. Trying again later does not help.
+/// The reason why a store could not be opened. Waiting and trying again does not help.
 #[derive(Debug, Error)]
 pub enum StoreOpenError {
-    /// A setting is invalid; the text says which one.
+    /// A setting is invalid; the message says which one.
     #[error("{0}")]
     Settings(String),
     /// Another process has the embedded store open.
@@ -316,8 +317,8 @@ pub enum StoreOpenError {
     /// The ledger has no accounts and was never in use, but the journal has accounts.
     #[error(
         "the ledger {} has no accounts, but the journal has {accounts}: the file was removed or replaced. Put it back; or \
-         move the store's folder away and restore a backup into a new one with `weir store restore`, to which the journal adds what \
-         came after it; or continue with what the journal still has: `weir store init --adopt`",
+         move the store's folder away and restore a backup into a new one with `weir store restore`, to which the journal adds the \
+         later changes; or continue with the data that the journal still has: `weir store init --adopt`",
         path.display()
     )]
     Emptied {

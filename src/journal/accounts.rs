@@ -30,7 +30,7 @@ pub(super) struct RecordedStep {
     pub(super) at_ms: i64,
     /// The key, if the step settles a request of this process that was not admitted from a lease; otherwise `None`.
     pub(super) key: Option<Arc<KeyId>>,
-    /// Whether the step settles a request that was admitted from a lease, so that nothing waits for the step.
+    /// Whether nothing waits for the step, because it settles a request that was admitted from a lease.
     pub(super) is_patient: bool,
     /// The step itself, until it is first sent; `None` if it has to be read from its segment.
     pub(super) cached_step: Option<Box<Step>>,
@@ -43,8 +43,8 @@ pub(crate) struct UnsentSteps {
     pub steps: Vec<Step>,
     /// The number of the last row among the steps; 0 if no step has a row.
     pub last_row: u64,
-    /// The number of steps in `steps` that replace lost ones. They change nothing, so that the store can apply the steps after
-    /// them.
+    /// The number of filler steps in `steps`. A filler step replaces a lost step and changes nothing. It closes the gap in
+    /// the numbers, so the store can apply the later steps.
     pub lost: u64,
 }
 
@@ -53,7 +53,7 @@ struct TrackedAccount {
     last: u64,
     watermark: u64,
     steps: VecDeque<RecordedStep>,
-    /// The number of unacknowledged steps that are not patient.
+    /// The number of unacknowledged steps whose [`RecordedStep::is_patient`] is false.
     urgent: usize,
     /// The numbers of unacknowledged settlements of this process, by key.
     keys: QuickMap<Arc<KeyId>, u64>,
@@ -71,12 +71,13 @@ pub(super) struct StepTracker {
     cached: usize,
     /// The accounts with steps that were recorded since the last sync.
     changed: HashSet<SmolStr>,
-    /// The accounts of which the store has forgotten acknowledged steps.
+    /// The accounts with acknowledged steps that the store has forgotten.
     rewound: HashSet<SmolStr>,
 }
 
 impl UnsentSteps {
-    /// If the last step has a row, sets the number of the last row to the row's, whose position is given.
+    /// Sets `last_row` to the number of the last step's row, if that step has a row. `position` is the position of the last
+    /// step.
     pub(super) fn update_last_row(&mut self, position: Position) {
         if self.steps.last().is_some_and(Step::has_row) {
             self.last_row = position.number();
@@ -105,7 +106,7 @@ impl StepTracker {
         }
     }
 
-    /// Adds a recorded step. A step whose number is not higher than the last one's is ignored.
+    /// Adds a recorded step. The step is ignored if its number is not higher than that of the account's last step.
     pub(super) fn add(&mut self, name: &str, place: RecordedStep) {
         if !self.by_name.contains_key(name) {
             self.by_name.insert(name.into(), TrackedAccount::default());
@@ -131,7 +132,7 @@ impl StepTracker {
         }
     }
 
-    /// Holds the step that was recorded last in memory, unless [`CACHED_MAX`] steps are held already.
+    /// Keeps the most recently recorded step in memory, unless [`CACHED_MAX`] steps are in memory already.
     pub(super) fn cache(&mut self, name: &str, step: Step) {
         let place = self.by_name.get_mut(name).and_then(|account| account.steps.back_mut());
         if let Some(place) = place.filter(|place| place.seq == step.seq && place.cached_step.is_none())
@@ -268,7 +269,8 @@ impl StepTracker {
         behind.map(|(name, account)| (name.clone(), account.last)).collect()
     }
 
-    /// Raises the numbers of an account's last and last acknowledged step to those from another source than its steps.
+    /// Raises the number of an account's last step to `last`, and that of its last acknowledged step to `acknowledged`. These
+    /// numbers come from another source than the steps in the journal.
     pub(super) fn restore_numbers(&mut self, name: SmolStr, last: u64, acknowledged: u64) {
         let account = self.by_name.entry(name).or_default();
         account.last = account.last.max(last);
@@ -292,8 +294,8 @@ impl StepTracker {
         self.rewound.iter().filter_map(range).collect()
     }
 
-    /// Inserts steps that were looked up before the other unacknowledged ones. `above` is the number after which they were looked
-    /// up.
+    /// Inserts looked-up steps in front of the other unacknowledged steps. Steps with numbers greater than `above` were
+    /// looked up.
     pub(super) fn restore(&mut self, name: &str, above: u64, places: Vec<RecordedStep>) {
         let Some(account) = self.by_name.get_mut(name) else {
             return;
@@ -306,7 +308,7 @@ impl StepTracker {
                 self.unacknowledged += 1;
             }
         }
-        // Otherwise the store has forgotten even more in the meantime.
+        // If `above` is greater, the store has forgotten further steps during the lookup.
         if above <= account.watermark {
             self.rewound.remove(name);
         }

@@ -21,7 +21,7 @@ pub(super) const ACKNOWLEDGED: &str = "acknowledged";
 /// The file with the numbers of each account's last step and last acknowledged step, at the last removal of segments.
 pub(super) const NUMBERS: &str = "numbers";
 
-/// Only weir's user can read the folder, because rows name accounts and their usage.
+/// The mode of the folder. Only weir's user can access it, because rows name accounts and their usage.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const LOCK: &str = "lock";
@@ -234,14 +234,14 @@ fn write(path: &Path, content: &[u8]) -> io::Result<File> {
 }
 
 impl JournalFolder {
-    /// Returns the folder's path if another folder, or none, is there now; `None` if the folder is in its place.
+    /// Returns the folder's path if the folder was removed or replaced; `None` if it is still in place.
     pub(super) fn missing_path(&self) -> Option<PathBuf> {
         let here = fs::metadata(&self.path).is_ok_and(|meta| file_identity(&meta) == self.identity);
         (!here).then(|| self.path.clone())
     }
 
-    /// Returns the path of the folder, or of the open segment `number`, if it was removed or replaced; `None` if both are in
-    /// their place.
+    /// Returns the path of the folder, or of the open segment `number`, if it was removed or replaced; `None` if both are
+    /// still in place.
     pub(super) fn missing_path_with(&self, number: u64, file: &File) -> Option<PathBuf> {
         let path = self.segment(number);
         self.missing_path().or_else(|| {

@@ -98,7 +98,7 @@ pub(super) fn filler(number: u64, from: u64, to: u64) -> Option<Vec<u8>> {
     let mut at = from;
     while at < to {
         let left = to - at;
-        // What is left must be long enough for another frame.
+        // The remainder must be long enough for another frame.
         let size = if left > FILLER_MAX { FILLER_MAX / 2 } else { left };
         let mut frame = vec![FILLER_BYTE; usize::try_from(size).ok()?];
         seal(&mut frame, number, at)?;
@@ -182,7 +182,7 @@ impl FrameReader {
         self.at
     }
 
-    /// Sets a new end, after more was written to the segment.
+    /// Sets a new end, after more frames were written to the segment.
     pub(super) fn set_end(&mut self, end: u64) {
         self.end = end;
     }
@@ -386,8 +386,8 @@ impl JournalRecordReader {
         self.position
     }
 
-    /// Reads the next record; `None` if there is none yet. Damage is not an error: the damaged bytes are saved in quarantine and
-    /// skipped.
+    /// Reads the next record; `None` if no further record can be read yet. Damage is not an error: the damaged bytes are
+    /// saved in quarantine and skipped.
     ///
     /// # Errors
     /// A segment cannot be read. The next call tries again.
@@ -449,7 +449,7 @@ impl JournalRecordReader {
         };
         let position = self.position;
         self.position.offset = frames.next_offset();
-        // `None` stands for a record that cannot be decoded. It was logged at the start.
+        // `None` means that the record cannot be decoded, which was logged at the start.
         Ok(record.map(|record| (position, record)))
     }
 
@@ -473,7 +473,8 @@ impl JournalRecordReader {
     }
 
     fn find_extent(&self) -> Option<SegmentExtent> {
-        // This is read before the state. Otherwise records that are written in between would be taken for records on disk.
+        // `synced` is read before the state. In the other order, a record that is written between the two reads would be
+        // taken for one on disk.
         let synced = self.engine.synced.borrow().decided_end();
         let state = self.engine.lock();
         let (number, segment) = state.contents.segments.range(self.position.segment..).next()?;

@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// An open journal, with what its records left unfinished.
+/// An open journal, and the work that earlier processes left unfinished according to its records.
 #[derive(Debug)]
 pub(crate) struct OpenedJournal {
     pub journal: Arc<Journal>,
@@ -54,8 +54,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal in the folder of the settings, which is created at the first use, and reads it. Blocks until the journal
-    /// is read.
+    /// Opens and reads the journal in the folder that the settings name. Creates the folder if it does not exist. Blocks
+    /// until the journal is read.
     ///
     /// # Errors
     /// Another process uses the folder, the folder is a copy, or a file operation fails. Damaged records are not an error.
@@ -239,7 +239,8 @@ impl Journal {
         let mut written = state.tail.write(frame, folder);
         if let Err(error) = &written {
             self.record_failure(error);
-            // A second attempt in the next segment may succeed, so that a single bad block does not lose a settlement.
+            // A second attempt is made in the next segment, because a single bad block must not cause the loss of a
+            // settlement.
             written = state.tail.write(frame, folder);
         }
         let now = clock::unix_millis();
@@ -279,8 +280,8 @@ impl Journal {
         JournalRecordReader::new(Arc::clone(&self.engine), from, ReadScope::Written)
     }
 
-    /// Returns the numbers of requests of a key, and of its account, that this process has settled and the store has not
-    /// acknowledged.
+    /// Returns two numbers of requests that this process has settled and the store has not acknowledged: those of the key and
+    /// those of its account.
     pub(crate) fn pending_settlements(&self, account: &str, key: &KeyId) -> (u64, u64) {
         self.engine.lock().contents.accounts.pending_settlements(account, key)
     }
@@ -335,7 +336,7 @@ impl Journal {
         }
     }
 
-    /// Returns why nothing can be admitted now; `None` if a request can be recorded.
+    /// Returns the reason why no request can be admitted now; `None` if a request can be admitted.
     pub(crate) fn unavailability(&self) -> Option<JournalUnavailable> {
         self.engine.check_folder_if_idle();
         self.engine.lock().tail.unavailability(REQUEST_BYTES)
@@ -366,12 +367,12 @@ impl Drop for Journal {
 /// The maximum number of processes that share a folder: one of them serves, and the others are shutting down.
 pub(crate) const LANES_MAX: usize = 16;
 
-/// How a process starts, in relation to other processes that use the same folder.
+/// The role of a starting process in relation to other processes that use the same folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartRole {
     /// The process starts on its own. It refuses to start if another process serves, but not if others are only shutting down.
     Alone,
-    /// The serving process has started this one as its successor. It vouches for all other processes.
+    /// The serving process has started this one as its successor. Other processes that use the folder are not an error.
     Successor,
 }
 
@@ -413,7 +414,7 @@ impl ProcessJournals {
         Ok(Self { own, orphaned: opened })
     }
 
-    /// Returns the number of accounts in the lane that has the most.
+    /// Returns the largest number of accounts that any lane has.
     pub(crate) fn accounts_known(&self) -> usize {
         let lanes = self.orphaned.iter().chain([&self.own]);
         lanes.map(|lane| lane.journal.accounts_known()).max().unwrap_or(0)

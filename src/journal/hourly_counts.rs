@@ -10,7 +10,7 @@ use crate::{
     journal::Position,
 };
 
-/// For this number of most recent hours, the counters stay in memory even if their segments are removed. It is twice the
+/// The number of most recent hours whose counters stay in memory even if their segments are removed. It is twice the
 /// published window.
 const HOURS_KEPT: i64 = 48;
 

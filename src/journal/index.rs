@@ -34,7 +34,7 @@ use crate::{
 /// requests, has no index.
 const INDEX_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The records in one segment of a request that had not ended, by the offsets at which they begin.
+/// The offsets of the records in one segment that belong to a request that had not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OpenRequest {
     /// The offset of the request's admission; `None` if that is in another segment.

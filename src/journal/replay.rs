@@ -93,7 +93,7 @@ fn read_segments(folder: &JournalFolder, distrusted: &BTreeSet<u64>) -> Result<J
     let failed = |source| JournalError::io(&folder.path, source);
     let mut replayed = JournalReplay::default();
     let numbers_damaged = restore_numbers(folder, &mut replayed.contents).map_err(failed)?;
-    // A second pass finds the same damage again.
+    // Counted only in the first pass, because a second pass finds the same damage again.
     replayed.damaged = u64::from(numbers_damaged && distrusted.is_empty());
     let acknowledged = folder.read(ACKNOWLEDGED).map_err(failed)?;
     let acknowledged = acknowledged
@@ -279,8 +279,9 @@ fn read_records(
     }
 }
 
-/// Whether an invalid frame is the last write before a crash, which was cut off: its end is missing, and only zeros follow. A
-/// payload contains no zeros ([`crate::domain::ledger::journaled`]), whereas the heads of complete frames after it do.
+/// Whether an invalid frame is the last write before a crash, which the crash cut off. Then only zeros follow the first zero
+/// byte of the payload. A payload contains no zero bytes ([`crate::domain::ledger::journaled`]). If complete frames followed,
+/// there would be other bytes after the zeros.
 fn is_torn(file: &File, at: u64, claimed: u64) -> io::Result<bool> {
     let payload = at.saturating_add(frame::HEAD as u64);
     match frame::first_zero(file, payload, at.saturating_add(claimed))? {
@@ -322,8 +323,8 @@ fn restore_numbers(folder: &JournalFolder, contents: &mut JournalContents) -> io
     Ok(false)
 }
 
-/// Saves the bytes between two valid frames in quarantine and replaces them by filler frames. The file's modification time does
-/// not change.
+/// Saves the bytes between two valid frames in quarantine and replaces them with filler frames. The file's modification time
+/// does not change.
 pub(super) fn replace_with_filler(
     folder: &JournalFolder,
     number: u64,

@@ -193,8 +193,8 @@ impl Journal {
         let _ = synced.wait_for(|synced| synced.decided_end().number() > number).await;
     }
 
-    /// Makes every new row get at least this number. Otherwise a sink that remembers rows that this journal has lost would take
-    /// new rows for them. Returns whether lower numbers would have been used.
+    /// Makes the number of every new row at least `number`. A sink may have rows that this journal has lost, and would take
+    /// new rows with the same numbers for those. Returns whether new rows would otherwise have got lower numbers.
     ///
     /// # Errors
     /// There is no room for a new segment. Then nothing has changed.

@@ -152,7 +152,7 @@ impl Journal {
     /// # Errors
     /// A segment cannot be read.
     pub(crate) fn look_up_forgotten(&self) -> Result<(), JournalError> {
-        // Only one thread does this at a time. A thread that has waited may find the work done.
+        // Only one thread looks up steps at a time. A thread that has waited for the lock may find nothing left to look up.
         let _turn = self.engine.lookup.lock();
         let wanted = self.engine.lock().contents.accounts.missing_ranges();
         if wanted.is_empty() {
@@ -259,7 +259,8 @@ impl Journal {
 impl Journal {
     /// Records checkpoints in room that no request has reserved. Returns the number of checkpoints that could not be recorded.
     ///
-    /// They are one record, or several if one would be too large: settlements have to wait while a record is written.
+    /// All checkpoints are written as one record, or as several if one would be larger than a frame. Settlements wait while a
+    /// record is written.
     pub(crate) fn record_checkpoints(&self, checkpoints: &[Checkpoint]) -> usize {
         if checkpoints.is_empty() {
             return 0;
@@ -317,7 +318,7 @@ mod tests {
         time::Duration,
     };
 
-    /// Counts writes, and fails those that it is told to.
+    /// Counts writes, and fails the selected ones.
     #[derive(Debug, Default)]
     struct Counting {
         writes: AtomicUsize,
@@ -375,7 +376,7 @@ mod tests {
         }
     }
 
-    /// A journal with so many running requests, and the room that they hold.
+    /// Returns a journal with this number of running requests, and the room reserved for them.
     fn running(path: &Path, segment_bytes: u64, requests: usize) -> (Arc<Journal>, Arc<Counting>, Reservation) {
         let disk = Arc::new(Counting::default());
         let settings = settings(path, segment_bytes);
@@ -388,7 +389,7 @@ mod tests {
         (opened.journal, disk, room)
     }
 
-    /// What the next start finds of each request, in order; nothing is damaged.
+    /// Returns the cost that the next start finds for each request, in order. Checks that nothing is damaged.
     fn costs_found(path: &Path, segment_bytes: u64) -> Vec<Option<i64>> {
         let again = Journal::open(&settings(path, segment_bytes)).unwrap();
         assert_eq!(again.journal.damaged_parts(), 0);

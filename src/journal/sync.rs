@@ -25,7 +25,8 @@ use crate::{
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// The interval between two checks that the folder is in place, while there may be something to do.
 const FOLDER_CHECK: Duration = Duration::from_millis(250);
-/// The interval of both while nothing happens. They are still necessary then, because segments become old and disks become full.
+/// The interval of housekeeping and of folder checks while nothing is recorded. Both are still necessary then, because
+/// segments become old and disks become full.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Starts the thread. It ends when the journal closes.

@@ -87,7 +87,7 @@ impl JournalTail {
         Ok(tail)
     }
 
-    /// Updates whether room can be reserved without the lock.
+    /// Sets [`FreeRoom`]'s `is_open`: whether room can be reserved without the journal's lock.
     fn update_open(&self) {
         let is_open = !self.idle && !self.broken && self.missing.is_none();
         self.free.set_open(is_open);
@@ -146,7 +146,7 @@ impl JournalTail {
         self.usable(&self.current).saturating_add(self.room_from(0))
     }
 
-    /// Returns the room in spare segments with at least this number, in bytes.
+    /// Returns the room in bytes in the spare segments whose number is at least `least`.
     fn room_from(&self, least: u64) -> u64 {
         let spare = self.spare.iter().filter(|segment| segment.number >= least);
         spare.map(|segment| self.usable(segment)).sum()

@@ -27,7 +27,8 @@ pub(super) const BATCH_ROWS: usize = 10_000;
 /// rows meanwhile; the batch then gets new numbers.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Why not all rows were copied. Rows that were copied stay in the current log backend. Calling [`fill`] again copies the others.
+/// The reason why not all rows were copied. Rows that were copied stay in the current log backend, and another call of
+/// [`fill`] copies the others.
 #[derive(Debug, Error)]
 pub(crate) enum FillError {
     #[error(transparent)]
@@ -36,9 +37,9 @@ pub(crate) enum FillError {
     Sink(#[from] SinkError),
 }
 
-/// Copies those rows of an account and day from the former log backend that ended before `before_ms` and that `home` lacks.
-/// Returns the number of copied rows. The caller makes sure that no journal has rows of that time which are not in `home` yet:
-/// they would be duplicated. At most [`ROWS_AT_ONCE`] hashes of request ids are in memory.
+/// Copies rows of an account and day from the former log backend to `home`: those that ended before `before_ms` and that
+/// `home` lacks. Returns the number of copied rows. The caller ensures that `home` already has all rows of that time from the
+/// journals, because other rows would be duplicated. At most [`ROWS_AT_ONCE`] hashes of request ids are in memory.
 pub(crate) async fn fill(
     home: &dyn FedLogBackend,
     former: &dyn LogBackend,

@@ -109,7 +109,8 @@ async fn compare_period(
     Ok(None)
 }
 
-/// Returns the account's sums of all days on which requests of the period may have ended. They change with each such request.
+/// Returns the account's sums of all days on which requests of the period may have ended. The sums change with each such
+/// request.
 async fn period_sums(
     ledger: &dyn LedgerStore,
     account: &str,
@@ -121,7 +122,8 @@ async fn period_sums(
         .await
 }
 
-/// Corrects `sums` by the rows that match a filter: rows at an edge of the period, whose day and period differ.
+/// Corrects `sums` by the rows that match a filter. These rows are at an edge of the period: the request may have been
+/// admitted in this period and ended on a day outside it, or the reverse.
 async fn correct(
     log: &Arc<LogReader>,
     period: &CountedPeriod,

@@ -76,7 +76,7 @@ pub(crate) struct BillingEvents {
     settings: EventsSettings,
 }
 
-/// Why the settings of `[log.events]` cannot be used. The messages contain no secret.
+/// The reason why the settings of `[log.events]` cannot be used. The messages contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EventsError {
     /// The CA certificates in `ca_file` cannot be used.
@@ -184,7 +184,7 @@ impl Sink for BillingEvents {
 /// The `type` attribute of all events.
 const TYPE: &str = "weir.request.billed";
 
-/// A row as an event in the format CloudEvents 1.0: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>.
+/// A row as an event in the CloudEvents 1.0 format: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>.
 #[derive(Serialize)]
 struct CloudEvent<'a> {
     specversion: &'static str,
@@ -198,7 +198,8 @@ struct CloudEvent<'a> {
     data: EventRow<'a>,
 }
 
-/// The data of an event: the row as the admin API returns it, where its end is also a text.
+/// The data of an event: the row in the same form as in the admin API. In addition to its number in milliseconds, the row's
+/// end is a string.
 #[derive(Serialize)]
 struct EventRow<'a> {
     time: &'a str,
@@ -206,7 +207,7 @@ struct EventRow<'a> {
     row: &'a Row,
 }
 
-/// Encodes rows of a lane as one JSON batch of events. The lane's name and the row's number are the id of an event.
+/// Encodes rows of a lane as one JSON batch of events. The id of an event consists of the lane's name and the row's number.
 fn cloud_events(source: &str, node: &NodeId, rows: &[Arc<NumberedRow>]) -> Result<Vec<u8>, serde_json::Error> {
     let event = |numbered: &'_ Arc<NumberedRow>| -> serde_json::Result<Box<serde_json::value::RawValue>> {
         let time = &*time(numbered.row.time_ms);

@@ -23,8 +23,8 @@ const CALL_WAIT: Duration = Duration::from_secs(120);
 const LAST_WAIT: Duration = Duration::from_secs(1);
 /// The maximum number of rows that are read from the disk at once.
 const READ_ROWS_MAX: usize = 1024;
-/// The pause after all rows on disk have been read. A waiting reader ends it early. Without it, rows would be read every few
-/// milliseconds.
+/// The pause after all rows on disk have been read. A waiting reader ends the pause early. Without the pause, rows would be
+/// read every few milliseconds.
 const READ_EVERY: Duration = Duration::from_millis(50);
 
 /// A failure after which feeding restarts at the sink's watermark.
@@ -105,7 +105,7 @@ impl Feeder {
         if self.journal.raise_numbers(watermark)? {
             tracing::error!(
                 sink = self.sink.name(), node = %self.journal.node(),
-                "the journal has lost rows that the sink has: new rows get numbers after those, run `weir log verify`"
+                "the journal has lost rows that the sink has: new rows get higher numbers than the lost ones; run `weir log verify`"
             );
         }
         self.journal.set_sink_position(self.sink.name(), watermark);
@@ -126,10 +126,11 @@ impl Feeder {
         Ok(oldest.map(|oldest| oldest.row.time_ms))
     }
 
-    /// Reads the rows on disk into the tail, from `number` on, as long as the tail has room. Never returns but with an error.
+    /// Reads the rows on disk into the tail, from `number` on, as long as the tail has room. Returns only if there is an
+    /// error.
     async fn read_from(&self, number: u64) -> Result<Infallible, JournalError> {
-        // A sink that catches up gets rows as fast as they can be read, so they are read with low priority: requests must not
-        // wait for that.
+        // For a sink that catches up, rows are read as fast as possible. They are read with low priority, so that requests do
+        // not wait.
         let reading = LowPriorityThreads::new(1);
         let mut rows = self.journal.rows(number);
         loop {
@@ -157,7 +158,7 @@ impl Feeder {
         }
     }
 
-    /// Hands over one batch after another. Never returns but with an error.
+    /// Hands over one batch after another. Returns only if there is an error.
     async fn hand_over_all(&self, trouble: &mut FailureBackoff) -> Result<Infallible, FeedError> {
         loop {
             let batch = self.tail.next_batch().await;

@@ -69,16 +69,17 @@ pub struct LogFiles {
     merger: Arc<FileMerger>,
     merges_today: bool,
     pages: Arc<PageReader>,
-    /// Threads that sort, compress and write up to an hour's rows at once. They have low priority, because requests must not wait
-    /// for that.
+    /// Threads that sort, compress and write up to an hour's rows at once. They have low priority, because requests must not
+    /// wait for this work.
     writing: LowPriorityThreads,
     /// Threads that read pages, with the same low priority.
     reading: LowPriorityThreads,
 }
 
 impl LogFiles {
-    /// Opens the log files in a folder. The folder is created if it does not exist. A new file contains the rows of an hour or of
-    /// `longest`, and at most `rows_max` rows. If `longest` is less than an hour, files are merged during their day already.
+    /// Opens the log files in a folder. The folder is created if it does not exist. A new file contains the rows of an hour
+    /// or of `longest`, and at most `rows_max` rows. If `longest` is less than an hour, files are already merged during their
+    /// day.
     ///
     /// # Errors
     /// The folder cannot be created or cannot be written to.

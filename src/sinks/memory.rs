@@ -30,7 +30,7 @@ struct Lane {
 pub(crate) struct Memory {
     lanes: Mutex<BTreeMap<NodeId, Lane>>,
     batching: BatchLimits,
-    /// The faults of the next calls of `append`. The next one is last.
+    /// The faults of the next calls of `append`. The last element is the fault of the next call.
     faults: Mutex<Vec<Fault>>,
     /// Whether calls of `watermark` fail.
     is_away: AtomicBool,
@@ -38,7 +38,7 @@ pub(crate) struct Memory {
     refuses: AtomicBool,
 }
 
-/// How a call of `append` fails.
+/// A way in which a call of `append` fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// The batch is not stored.

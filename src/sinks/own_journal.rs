@@ -186,8 +186,8 @@ type ExpectedCharges = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
 pub(crate) struct ComparedLog<'l> {
     /// The log backend, which must have the rows.
     pub(crate) home: &'l OpenLogBackend,
-    /// The former log backend, if there is one. It counts only if the store is the log backend: rows from before the change may
-    /// be only there.
+    /// The former log backend, if there is one. It is used only if the store is the log backend: rows from before the change
+    /// of the log backend may be only there.
     pub(crate) former: Option<&'l dyn LogBackend>,
     /// The ledger, which has the watermarks of settlement.
     pub(crate) ledger: &'l dyn LedgerStore,
@@ -218,7 +218,7 @@ impl<'l> ComparedLog<'l> {
         }
     }
 
-    /// Returns where missing rows are restored to; `None` if they are not to be restored.
+    /// Returns the target to which missing rows are restored; `None` if they are not to be restored.
     fn fill_target(self) -> Option<FillTarget<'l>> {
         let filled = match self.home {
             OpenLogBackend::Fed(fed) => FillTarget::Home(&*fed.home),
@@ -367,7 +367,7 @@ async fn name_and_restore(
     }
 }
 
-/// Why rows could not be compared or restored. Rows that were restored before remain.
+/// The reason why rows could not be compared or restored. Rows that were restored before the error remain.
 #[derive(Debug, Error)]
 pub(crate) enum OwnJournalError {
     #[error(transparent)]
@@ -378,7 +378,7 @@ pub(crate) enum OwnJournalError {
     Sink(#[from] SinkError),
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The lane was closed, because a succeeding process has taken it over.
+    /// The lane was closed, because a successor process has taken it over.
     #[error("cannot compare all rows: another process has taken over a lane of the journal; try again")]
     Closed,
 }

@@ -52,7 +52,7 @@ pub(crate) struct PostgresSettings {
     pub keep_days: u32,
 }
 
-/// Why a call of the database failed. The messages contain neither the connection string nor values of rows.
+/// The reason why a call of the database failed. The messages contain neither the connection string nor values of rows.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PostgresError {
     /// The settings cannot be used.
@@ -223,12 +223,12 @@ async fn grant_reader(client: &Client, role: &str) -> Result<(), PostgresError> 
     Ok(client.batch_execute(&grants).await?)
 }
 
-/// Quotes a name of SQL.
+/// Quotes an SQL identifier.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Makes SQL compare texts by their bytes, independently of the database's locale.
+/// Makes SQL compare strings by their bytes, independently of the database's locale.
 const BY_BYTES: &str = "COLLATE \"C\"";
 
 /// A query of the log: conditions with their parameters, order and limit. Filters become conditions, so the database can use

@@ -37,8 +37,8 @@ pub(crate) struct Prover<'p> {
     pub(crate) ledger: &'p dyn LedgerStore,
     /// The log backend, which has the rows.
     pub(crate) home: &'p OpenLogBackend,
-    /// The former log backend, if there is one. Its rows only count if the store is the log backend, because then nothing copies
-    /// them there.
+    /// The former log backend, if there is one. Its rows count only if the store is the log backend, because then nothing
+    /// copies them to the store.
     pub(crate) former: Option<&'p dyn LogBackend>,
     /// The lanes that this process has open. Their feeders have reported the log backend's watermarks.
     pub(crate) lanes: &'p OpenLanes,
@@ -47,7 +47,7 @@ pub(crate) struct Prover<'p> {
 /// The result of proving the rows of an account and day.
 #[derive(Clone, Debug)]
 pub(crate) struct ProofFindings {
-    /// How many rows were found, and where.
+    /// The numbers of rows that were found, by place.
     pub(crate) counts: RowCounts,
     /// The differences between the rows and the sums, and the lanes that may still bring rows.
     pub(crate) verdict: ProofOutcome,
@@ -57,12 +57,12 @@ pub(crate) struct ProofFindings {
     pub(crate) sums: DailySums,
 }
 
-/// How many rows of a day were found, and where.
+/// The numbers of rows of a day that were found, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowCounts {
     /// The number of rows in the log backend.
     pub(crate) stored: u64,
-    /// The number of rows that are still on their way to the log backend: it neither has nor has acknowledged them.
+    /// The number of rows that the log backend has not acknowledged and does not have yet.
     pub(crate) pending: u64,
     /// The number of duplicates: rows whose request has another row already.
     pub(crate) duplicates: u64,
@@ -293,8 +293,8 @@ async fn read_backend(
     }
 }
 
-/// Finds duplicates among rows. Only one part of all request ids is in memory at a time; which part an id belongs to follows from
-/// its hash.
+/// Finds duplicates among rows. Only one part of all request ids is in memory at a time. The hash of an id determines its
+/// part.
 #[derive(Debug)]
 struct SeenRequests {
     hashes: RandomState,
@@ -306,7 +306,7 @@ struct SeenRequests {
 }
 
 impl SeenRequests {
-    /// Begins with the first part. There are so many parts that each has about `at_once` of the `rows` rows.
+    /// Begins with the first part. The number of parts is chosen such that each part has about `at_once` of the `rows` rows.
     fn new(rows: u64, at_once: usize) -> Self {
         Self {
             hashes: RandomState::new(),

@@ -37,7 +37,7 @@ use crate::{
 
 pub(crate) use crate::sinks::reading::log_rows::{LogCursor, LogRows};
 
-/// Why rows could not be read. Among the rows that were returned before, none is missing.
+/// The reason why rows could not be read. The rows that were returned before the error are without gaps.
 #[derive(Debug, Error)]
 pub(crate) enum LogReadError {
     #[error(
@@ -64,7 +64,8 @@ impl From<LogBackendError> for LogReadError {
     }
 }
 
-/// Reads the rows in the log backend, in the former log backend, and those that the log backend has not acknowledged.
+/// Reads the rows of the log backend, the rows of the former log backend, and the rows that the log backend has not
+/// acknowledged.
 pub(crate) struct LogReader {
     home: Arc<dyn LogBackend>,
     /// The former log backend; `None` if there is none. A row is copied to the current one before it is removed from the former
@@ -148,7 +149,7 @@ impl LogReader {
                 Err(error) => not_read = Some(error),
             }
         }
-        // Each row once, the most recent first.
+        // The result has each row once, the most recent first.
         rows.sort_by(|one, other| log_query::row_sort_key(other).cmp(&log_query::row_sort_key(one)));
         rows.dedup_by(|one, other| log_query::row_sort_key(one) == log_query::row_sort_key(other));
         rows.truncate(limit);
@@ -248,7 +249,7 @@ where
     at.length_ms = at.length_ms.clamp(1, LENGTH_MAX_MS);
     loop {
         let end = end_ms(&at).min(ask.filter.until_ms);
-        // No row ends in the future, so a slice that does reaches as far back as one that ends now.
+        // No row ends in the future. So a slice that ends in the future reaches as far back as one that ends now.
         let past_end = end.min(clock::unix_millis());
         let begin = past_end.saturating_sub(at.length_ms).max(ask.filter.since_ms);
         if begin >= end {
@@ -312,7 +313,8 @@ fn end_ms(at: &SliceCursor) -> i64 {
     at.time_ms.saturating_add(i64::from(is_row))
 }
 
-/// Sets the length of the next slice, by the duration and the number of rows of the previous slice and the number of wanted rows.
+/// Sets the length of the next slice. It depends on the time that the previous slice took, its number of rows, and the number
+/// of wanted rows.
 fn adapt(at: &mut SliceCursor, took: Duration, rows: usize, wanted: usize) {
     let length = if rows > ROWS_TO_SPARE * wanted {
         at.length_ms / 2

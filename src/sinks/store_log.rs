@@ -169,7 +169,7 @@ impl LogBackend for StoreLog {
 /// The maximum number of calls of the store for one query.
 const CALLS_MAX: usize = 64;
 
-/// Returns the most recent rows of a key, as far as [`CALLS_MAX`] calls of the store find them. Reads each day of the account
+/// Returns the most recent rows of a key that at most [`CALLS_MAX`] calls of the store find. Reads each day of the account
 /// from its end backwards, so that earlier rows need not be read.
 async fn last_of_key(
     lists: &dyn LogLists,
@@ -207,7 +207,7 @@ async fn last_of_key(
     })
 }
 
-/// The maximum number of accounts with rows that a page can be read of. The end of the day's list is read for each of them.
+/// The maximum number of accounts with rows for which a page can be read. The end of the day's list is read for each account.
 const ACCOUNTS_MAX: usize = 1000;
 /// The maximum number of concurrent calls of the store.
 const AT_ONCE: usize = 32;
@@ -263,7 +263,7 @@ fn end_of_day(day: i64) -> ListsCursor {
     ListsCursor { day, left }
 }
 
-/// How a backward scan of a day's lists ended.
+/// The end of a backward scan of a day's lists.
 enum DayScanEnd {
     /// All rows of the day were scanned.
     AtBeginning,

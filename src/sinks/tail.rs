@@ -27,17 +27,17 @@ use crate::{
     sinks::{Batch, BatchLimits, DISORDER_MS},
 };
 
-/// Why a reader cannot get all rows of a lane: some are not known to this process yet.
+/// The reason why a reader cannot get all rows of a lane: this process does not have some of them yet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TailBehind {
     /// The log backend has not reported its watermark of the lane, so it is not known from where on the journal must be read.
     #[error(
-        "the log backend cannot be read: it has not reported since the start of this process which rows of {0} it has"
+        "the log backend cannot be read: since the start of this process, it has not reported which rows of lane {0} it has"
     )]
     BackendSilent(NodeId),
     /// Some rows that the log backend lacks have not been read from the disk yet.
     #[error(
-        "cannot read all rows of {0}: those that the log backend lacks are many, or the disk is slow, and they have not all been read from the journal"
+        "cannot read all rows of lane {0}: the log backend lacks some rows that have not been read from the journal yet, because the rows are many or the disk is slow"
     )]
     Unread(NodeId),
 }
@@ -342,7 +342,7 @@ impl TailState {
     }
 }
 
-/// How long a reader waits until the rows on disk have been read.
+/// The maximum time for which a reader waits until the rows on disk have been read.
 const WAIT: Duration = Duration::from_secs(2);
 /// The maximum time for which a batch waits for rows after [`LogTails::hurry`].
 const HURRIED: Duration = Duration::from_secs(1);

@@ -40,7 +40,7 @@ pub(crate) enum ArchiveItem {
         digest: KeyDigest,
         /// The key's record.
         record: Box<KeyRecord>,
-        /// When the key was last used, in seconds since the Unix epoch; `None` if it was never used.
+        /// The time of the key's last use, in seconds since the Unix epoch; `None` if it was never used.
         last_used: Option<i64>,
     },
     /// The id of a deleted key.
@@ -172,9 +172,9 @@ const PIECE_BYTES: usize = 64 * 1024;
 pub(crate) struct BackupHeader {
     /// The number of the backup format.
     pub weir_backup: u32,
-    /// When the backup was started, in RFC 3339.
+    /// The time at which the backup was started, in RFC 3339 format.
     pub time: String,
-    /// The engine that wrote the backup, as information for operators. Any engine can read it.
+    /// The engine that wrote the backup, as information for operators. Any engine can read the backup.
     pub engine: String,
     /// The generation of the store, by which nodes recognise it; `None` for an engine without one.
     pub generation: Option<String>,
@@ -194,7 +194,7 @@ struct TrailerLine {
     end: BackupTrailer,
 }
 
-/// Why a backup cannot be read. After such an error, nothing of the backup has been used.
+/// The reason why a backup cannot be read. After such an error, nothing of the backup has been used.
 #[derive(Debug, Error)]
 pub(crate) enum BackupError {
     /// The file could not be read.

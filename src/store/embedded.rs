@@ -50,7 +50,7 @@ pub(crate) struct EmbeddedStore {
     nudge: watch::Sender<u64>,
 }
 
-/// The open file, and its contents that are also in memory.
+/// The open file, and those of its contents that are also in memory.
 struct StoreInner {
     index: RwLock<KeyIndex>,
     documents: RwLock<DocumentTable>,
@@ -162,7 +162,7 @@ impl KeyStore for EmbeddedStore {
         if found.record.is_none() {
             let documents = inner.documents.read();
             let text = documents.text(digest, clock::unix_seconds());
-            // A text that is not a grant belongs to another sign-in document.
+            // A document whose text is not a grant is another kind of sign-in document.
             found.token = text.and_then(|text| serde_json::from_str(text).ok());
         }
         Ok(found)

@@ -66,7 +66,7 @@ pub(crate) struct KeyCacheSettings {
     pub flush_used: Duration,
 }
 
-/// Why it could not be determined whether the key exists.
+/// The reason why it could not be determined whether the key exists.
 #[derive(Debug, Error)]
 pub(crate) enum KeyLookupError {
     /// The store failed.
@@ -232,7 +232,7 @@ impl KeyCache {
         self.reachable.load(Ordering::Relaxed)
     }
 
-    /// The kinds of events, each with how often it has happened since the start.
+    /// Returns the name of each kind of event, with the number of such events since the start.
     pub(crate) fn events(&self) -> [(&'static str, u64); 8] {
         self.counters.events()
     }

@@ -36,15 +36,15 @@ use crate::{
 pub(crate) const LIST_ACCOUNTS_MAX: usize = 1000;
 /// Maximum number of steps that one call applies.
 pub(crate) const APPLY_STEPS_MAX: usize = 256;
-/// How often a change of an account's record is tried again because another change was made first.
+/// Maximum number of attempts to change an account's record. An attempt fails if another change was made first.
 pub(crate) const RECORD_CONFLICTS_MAX: usize = 16;
 
-/// Maximum number of settlements of requests from leases per call, for an engine in which each of them costs as much as another
-/// step.
+/// Maximum number of settlements of requests from leases per call, for an engine in which such a settlement costs as much as
+/// any other step.
 pub(crate) const LEASED_STEPS_MAX: usize = 128;
 
-/// Returns the first `max` steps of `steps`, with the `upto` for a call with them: 0 if steps remain, because `upto` belongs to
-/// the last of `steps`.
+/// Returns the first `max` of `steps`, and the value of `upto` for a call with these steps. The value is 0 if steps remain,
+/// because `upto` belongs to the last of `steps`.
 pub(crate) fn limit_steps(steps: &[Step], upto: u64, max: usize) -> (&[Step], u64) {
     match steps.split_at_checked(max) {
         Some((first, [_, ..])) => (first, 0),
@@ -56,8 +56,8 @@ pub(crate) fn limit_steps(steps: &[Step], upto: u64, max: usize) -> (&[Step], u6
 ///
 /// Every method is atomic, even against the same method on other nodes, and uses only the store's own clock. If a future is
 /// dropped, the store stays consistent. If a change returns [`StoreError::Unavailable`], it is unknown whether it happened. A
-/// hold that was placed without the node's knowledge ends with [`LedgerStore::release`] or when the node's holds expire. Steps
-/// are sent again, which has no second effect.
+/// hold that was placed without the node's knowledge ends with [`LedgerStore::release`] or when the node's holds expire.
+/// Sending steps again has no second effect.
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
     /// Checks key, account, quota, balance and limits in the order of [`crate::domain::ledger::Denial`], and places a hold.
@@ -75,9 +75,9 @@ pub trait LedgerStore: Send + Sync {
     /// Enlarges the hold of a running request, or the lease from which the request was admitted.
     async fn top_up(&self, ask: &TopUp) -> Result<TopUpReply, StoreError>;
 
-    /// Begins, grows, shrinks or ends a lease of budget, and returns the state of the lease and its account. Renews the holder's
-    /// holds on the account. A late or repeated call changes nothing, except that it can begin a lease again that has ended; such
-    /// a lease ends with its holder.
+    /// Begins, grows, shrinks or ends a lease of budget, and returns the state of the lease and its account. Renews the
+    /// holder's holds on the account. A late or repeated call changes nothing, except that it can begin an ended lease again.
+    /// Such a lease ends with its holder.
     async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError>;
 
     /// Applies a node's steps of one account in order, at most [`APPLY_STEPS_MAX`], or [`LedgerStore::batch_steps_max`] if all of
@@ -126,7 +126,8 @@ pub trait LedgerStore: Send + Sync {
     /// some accounts, the others are renewed nevertheless.
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError>;
 
-    /// Ends all holds of a node on an account without a charge. A node does this at its start with the holds that it left.
+    /// Ends all holds of a node on an account without a charge. A node does this at its start, with the holds of its earlier
+    /// process.
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError>;
 
     /// Returns one account; `None` if it does not exist.
@@ -164,8 +165,9 @@ pub trait LedgerStore: Send + Sync {
     async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError>;
 
     /// Takes the due notices of an account (quota thresholds that were reached, and low balances), at most
-    /// [`crate::domain::ledger::account::notices::TAKEN_MAX`]. Until [`LedgerStore::acknowledge_notices`] acknowledges a notice,
-    /// it can be taken again after `pause_ms`, which doubles each further time.
+    /// [`crate::domain::ledger::account::notices::TAKEN_MAX`]. Until [`LedgerStore::acknowledge_notices`] acknowledges a
+    /// notice, the notice can be taken again after a pause. The first pause is `pause_ms`, and each further pause is twice as
+    /// long.
     async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError>;
 
     /// Removes notices that were delivered.

@@ -5,13 +5,14 @@
 //! cluster:
 //! - `:ids` maps a digest to a key id, `:digests` a key id to its digest, `:records` a key id to its record (JSON), `:used` a key
 //!   id to its last use,
-//! - `:order` contains the key ids by creation time,
+//! - `:order` contains the key ids, sorted by creation time,
 //! - `:version` is the number of changes so far, `:feed` contains the last of them as `<version> <digest> [<digest>]`,
-//! - `:former` maps a digest to a key id for secrets that were replaced and stay valid for a time, which ends as the record says,
+//! - `:former` maps the digest of a replaced secret to a key id. The secret stays valid until the time in the key's record,
 //! - `:gone` contains the ids of deleted keys, so that no node that is behind restores one,
-//! - `:generation` is a random word written by `weir store init`. A node stores the first one that it has read. A Redis without
-//!   it was emptied or replaced; then the store returns "unavailable", never "unknown key",
-//! - `:sign-in:<digest>` is a sign-in document, which expires; that of an access token is under the digest of the token,
+//! - `:generation` is a random string written by `weir store init`. A node stores the first one that it has read. A Redis
+//!   without it was emptied or replaced; then the store returns "unavailable", never "unknown key",
+//! - `:sign-in:<digest>` is a sign-in document, which expires. For the document of an access token, it is the digest of the
+//!   token,
 //! - `:session:<digest>` is the provider and credential that serve state of an account at a provider; it expires,
 //! - `:web:<digest>` is a browser session, `:web` contains all of them (see `web_sessions/head.lua`),
 //! - `:stability:<hour>` contains the stability counters of an hour (see `stability.rs`),
@@ -73,9 +74,9 @@ pub use self::settings::{RedisMode, RedisSettings};
 pub use crate::store::redis::recovery::AdoptPolicy;
 pub(crate) use crate::store::redis::recovery::InitOutcome;
 
-/// The timeout of a call that no request waits for.
+/// The timeout of a call for which no request waits.
 const ADMIN_BUDGET: Duration = Duration::from_secs(2);
-/// How often a change is tried again because another change came between reading and writing.
+/// Maximum number of attempts at a change. An attempt fails if another change is made between its reading and its writing.
 const CONFLICTS_MAX: usize = 8;
 /// Maximum number of uses that one script records, so that it does not block the server for long.
 const TOUCH_KEYS_MAX: usize = 500;
@@ -235,8 +236,8 @@ impl RedisStore {
         Ok(call)
     }
 
-    /// Deletes a key if its record still has this text, which is empty for a key that is deleted already. Returns `false` if the
-    /// record has another text.
+    /// Deletes a key if its record still has this text. `text` is empty for a key that is already deleted. Returns `false` if
+    /// the record has another text.
     async fn remove_record(&self, id: &KeyId, text: &str) -> Result<bool, StoreError> {
         let mut call = self.prepare(&self.scripts.delete);
         call.key(&self.gone_key).key(&self.former_key);
@@ -356,7 +357,7 @@ impl KeyStore for RedisStore {
 
 fn contention_error(id: &KeyId) -> StoreError {
     StoreError::Unavailable(format!(
-        "cannot change {id}, because other calls keep changing it; try again"
+        "cannot change key {id}, because other calls keep changing the key; try again"
     ))
 }
 

@@ -13,8 +13,8 @@ use crate::{
     store::StoreError,
 };
 
-/// How long weir stores the owner of state at a provider. OpenAI keeps stored responses for 30 days, and no state of other
-/// providers is known to live longer.
+/// The time for which weir stores the owner of state at a provider. OpenAI keeps stored responses for 30 days, and no state
+/// of other providers is known to live longer.
 pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum number of states that an embedded store has, of some 100 bytes each. Beyond it, the older half is dropped.
 pub(crate) const EMBEDDED_SESSIONS_MAX: u64 = 1_000_000;
@@ -88,8 +88,8 @@ pub(crate) trait SignInStore: Send + Sync {
     /// Returns the document with this name; `None` if there is none, or if it has expired.
     async fn document(&self, name: &KeyDigest) -> Result<Option<String>, StoreError>;
 
-    /// Makes a change in one atomic step, if the documents on which it depends are as expected. Returns `false` if one is not;
-    /// then nothing has changed. An acknowledged change is durable by the engine's own measure.
+    /// Makes a change in one atomic step, if the documents on which it depends are as expected. Returns `false` if one is
+    /// not; then nothing has changed. An acknowledged change is as durable as the engine can make it.
     async fn exchange(&self, change: &DocumentChange) -> Result<bool, StoreError>;
 }
 
@@ -277,9 +277,9 @@ pub(crate) struct ListedWebSession {
     pub(crate) id: SessionDigest,
     /// The user who signed in.
     pub(crate) who: String,
-    /// When the session expires without a further visit, in milliseconds since the Unix epoch.
+    /// The time at which the session expires without a further visit, in milliseconds since the Unix epoch.
     pub(crate) idle_ends_ms: i64,
-    /// When the session expires even with visits, in milliseconds since the Unix epoch.
+    /// The time at which the session expires even with visits, in milliseconds since the Unix epoch.
     pub(crate) ends_ms: i64,
 }
 
@@ -299,8 +299,8 @@ pub(crate) trait WebSessionStore: Send + Sync {
     /// Ends a session and returns its user. Of several concurrent callers, only one gets the user.
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
 
-    /// Returns at most `most` sessions that have not expired: those that would expire last without a further visit, the last
-    /// first.
+    /// Returns at most `most` sessions that have not expired: those that would expire last without a further visit, ordered
+    /// from the latest expiry to the earliest.
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError>;
 }
 

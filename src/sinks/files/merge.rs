@@ -1,8 +1,8 @@
 //! Merges consecutive log files of a lane and day: files of similar size while the day lasts, and all files when it is over.
 //!
-//! The merged file is added before the files that it replaces are removed. These stay for a while, so that a program that has
-//! listed them can still read them, and every list contains either them or the merged file. Until they are removed, each of their
-//! rows is in more than one file.
+//! The merged file is added before the files that it replaces are removed. The replaced files stay for a while. So a program
+//! that has listed them can still read them, and every list contains either the replaced files or the merged file. Until the
+//! replaced files are removed, each of their rows is in more than one file.
 
 use std::{
     collections::BTreeMap,
@@ -165,10 +165,10 @@ impl FileMerger {
     }
 }
 
-/// Selects `count` files of similar size out of consecutive ones: the first of those before and including the last file that is
-/// similar in size to the largest. If these are fewer, looks in the same way at the files after them, which are smaller. Thereby
-/// a row is rewritten only a few times a day, and fewer than `count` files of each size remain. Returns `None` if no `count`
-/// files are similar.
+/// Selects `count` consecutive files of similar size from `run`. The candidates are the files up to the last one that is
+/// similar in size to the largest; the first `count` of them are selected. If there are fewer candidates, the search
+/// continues in the same way among the files after them, which are smaller. So a row is rewritten only a few times a day, and
+/// fewer than `count` files of each size remain. Returns `None` if fewer than `count` files are similar.
 pub(super) fn similar_files(run: &[FileName], bytes: &BTreeMap<FileName, u64>, count: usize) -> Option<Vec<FileName>> {
     let bytes_of = |place: &FileName| bytes.get(place).copied().unwrap_or(0);
     let mut left = run;

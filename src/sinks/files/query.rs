@@ -104,7 +104,7 @@ impl PageReader {
     /// Reads one page of the rows of a day. Blocks on the disk.
     pub(super) fn page(&self, home: &dyn FileStorage, ask: &LogPageQuery) -> Result<RowPage> {
         let limit = ask.limit.min(PAGE_ROWS_MAX);
-        // Read before the files are listed, so that a file that is added meanwhile makes the day reader outdated.
+        // The number is read before the files are listed. So a file that is added in between makes the day reader outdated.
         let added = self.added.load(Ordering::SeqCst);
         let mut reader = match self.take_reader(ask, added) {
             Some(reader) => reader,

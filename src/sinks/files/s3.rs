@@ -54,7 +54,7 @@ pub(crate) struct BucketSettings {
     pub write: Duration,
 }
 
-/// Why a request to a bucket failed. The messages contain no secret.
+/// The reason why a request to a bucket failed. The messages contain no secret.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::sinks::files) enum BucketRequestError {
     /// The server refused the request.
@@ -230,7 +230,7 @@ impl BucketRefusal {
                 ))
     }
 
-    /// Returns what the operator has to do. Empty if nothing helps.
+    /// Returns advice for the operator; empty if there is none.
     fn advice(&self) -> &'static str {
         match (self.status.as_u16(), self.code.as_str()) {
             (_, "RequestTimeTooSkewed" | "RequestExpired") => "set this machine's clock",

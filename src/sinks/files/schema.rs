@@ -38,9 +38,9 @@ const NODE: &str = "node";
 /// The names of the columns by which rows are sorted, in this order.
 const SORTED_BY: [&str; 3] = ["account", "time", "number"];
 
-/// Two functions that read and set a text in a row.
+/// Two functions that read and set a string in a row.
 pub(super) type TextForm = (fn(&NumberedRow) -> &str, fn(&mut NumberedRow, &str) -> Option<()>);
-/// Two functions that read and set a text that a row may lack.
+/// Two functions that read and set a string that a row may lack.
 pub(super) type OptionalTextForm = (
     fn(&NumberedRow) -> Option<SmolStr>,
     fn(&mut NumberedRow, &str) -> Option<()>,
@@ -50,14 +50,14 @@ pub(super) type IntegerForm = (fn(&NumberedRow) -> i64, fn(&mut NumberedRow, i64
 /// Two functions that read and set an integer that a row may lack.
 pub(super) type OptionalIntegerForm = (fn(&NumberedRow) -> Option<i64>, fn(&mut NumberedRow, i64) -> Option<()>);
 
-/// How a column is encoded, with the functions that read its value from a row and set it in a row. A value that cannot be set
-/// means that the file is damaged.
+/// The encoding of a column, with the functions that read its value from a row and set it in a row. A value that cannot be
+/// set means that the file is damaged.
 pub(super) enum ColumnForm {
-    /// A text that is the same in all rows of a file: the lane's name.
+    /// A string that is the same in all rows of a file: the lane's name.
     Node,
-    /// A text with few distinct values.
+    /// A string with few distinct values.
     Word(TextForm),
-    /// A text that differs in each row.
+    /// A string that differs in each row.
     Text(TextForm),
     OptionalText(OptionalTextForm),
     Integer(IntegerForm),
@@ -67,7 +67,7 @@ pub(super) enum ColumnForm {
     /// A time in milliseconds since the Unix epoch (UTC).
     Time(IntegerForm),
     Flag(fn(&NumberedRow) -> bool, fn(&mut NumberedRow, bool)),
-    /// A list of texts: the row's tags.
+    /// A list of strings: the row's tags.
     Tags,
 }
 
@@ -104,7 +104,7 @@ macro_rules! count {
     };
 }
 
-/// Declares the same column as [`count!`], but for a count that was added in a later version and that earlier files lack.
+/// Declares a column as [`count!`] does, for a count that was added in a later version. Earlier files lack the column.
 macro_rules! later_count {
     ($name:ident) => {
         column(
@@ -120,7 +120,7 @@ macro_rules! later_count {
     };
 }
 
-/// Declares a column that contains a text of a row.
+/// Declares a column that contains a string of a row.
 macro_rules! word {
     ($name:ident) => {
         column(

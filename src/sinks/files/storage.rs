@@ -1,4 +1,4 @@
-//! Where log files are stored: in a folder of this machine, or in a bucket.
+//! The storage of log files: a folder of this machine, or a bucket.
 
 use std::{
     collections::BTreeMap,

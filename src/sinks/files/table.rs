@@ -119,7 +119,7 @@ fn text(text: &str) -> ByteArray {
     ByteArray::from(text.as_bytes().to_vec())
 }
 
-/// Converts texts to cells that share one allocation.
+/// Converts strings to cells that share one allocation.
 fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
     let (mut all, mut ranges) = (Vec::new(), Vec::new());
     for text in texts {
@@ -335,7 +335,7 @@ fn ends_before(group: &RowGroupMetaData, place: &LogPosition) -> bool {
     }
 }
 
-/// Where the bytes of a log file come from: a local file or an object in a bucket.
+/// The source of a log file's bytes: a local file or an object in a bucket.
 pub(super) enum FileSource {
     File(File),
     Object(BucketObject),

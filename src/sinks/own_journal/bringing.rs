@@ -15,7 +15,7 @@ use crate::{
     store::ledger::{LedgerStore, LogLists, PUT_ROWS_MAX},
 };
 
-/// Where missing rows are restored to.
+/// The target to which missing rows are restored.
 #[derive(Clone, Copy)]
 pub(super) enum FillTarget<'l> {
     /// A sink, which is the log backend.

@@ -92,7 +92,8 @@ pub(super) fn types() -> Vec<Type> {
     COLUMNS.into_iter().map(|(_, kind)| kind).collect()
 }
 
-/// Converts a time for the table. A time that is too early or late to name a partition becomes the nearest one that is not.
+/// Converts a time for the table. A time that is too early or too late for the name of a partition is replaced with the
+/// nearest time that is not.
 pub(super) fn moment(unix_ms: i64) -> Timestamp {
     Timestamp::from_millisecond(unix_ms.clamp(0, LATEST_MS)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -146,7 +147,7 @@ pub(super) async fn write(
     Ok(writer.write(&values).await?)
 }
 
-/// Replaces zero bytes in a text, because Postgres does not accept them.
+/// Replaces zero bytes in a string, because Postgres does not accept them.
 pub(super) fn text(given: &str) -> String {
     given.replace('\0', "\u{fffd}")
 }

@@ -88,7 +88,8 @@ impl PostgresDialer {
             PostgresTls::Disable => None,
             demand => Some(DatabaseTls::new(demand, settings.ca.as_deref())?),
         };
-        // A Unix socket has no TLS and needs none. If there are hosts besides Unix sockets, all connections must use TLS.
+        // A Unix socket has no TLS and needs none. If there are hosts in addition to Unix sockets, all connections must use
+        // TLS.
         let sockets_only = config.get_hostaddrs().is_empty()
             && !config.get_hosts().is_empty()
             && config
@@ -165,8 +166,8 @@ pub(super) async fn with_timeout<T>(
 pub(super) struct DatabaseTls(Arc<ClientConfig>);
 
 impl DatabaseTls {
-    /// Creates the configuration. `demand` says what is verified. It trusts the CA certificates `ca`, in PEM; `None` for the
-    /// platform's.
+    /// Creates the configuration. `demand` determines what is verified. `ca` contains the trusted CA certificates in PEM;
+    /// `None` for the platform's.
     pub(super) fn new(demand: PostgresTls, ca: Option<&[u8]>) -> Result<Self, PostgresError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));

@@ -37,8 +37,8 @@ impl LogCursor {
     }
 }
 
-/// Reads rows day by day, and within a day in the order of [`LogPosition`]. In memory are up to [`PAGE_ROWS_MAX`] rows of each
-/// log backend, what the log backends need to find rows, and the rows that the log backend has not acknowledged.
+/// Reads rows day by day, and within a day in the order of [`LogPosition`]. Has in memory up to [`PAGE_ROWS_MAX`] rows of
+/// each log backend, the data with which log backends find rows, and the rows that the log backend has not acknowledged.
 ///
 /// Finds all rows that were on disk when the reading of their day began. A row that moves meanwhile is not missed, because each
 /// place is read before the place to which its rows move.
@@ -47,7 +47,7 @@ pub(crate) struct LogRows {
     filter: LogFilter,
     at: LogCursor,
     began: Instant,
-    /// When to stop scanning; `None` for no deadline.
+    /// The deadline at which scanning stops; `None` for no deadline.
     until: Option<Instant>,
     /// The merge of the current day's rows. `None` if it has not begun.
     day: Option<DayMerge>,
@@ -230,7 +230,7 @@ impl BackendReader {
 }
 
 impl DayMerge {
-    /// Reads the next page of each log backend of which no rows are in memory.
+    /// Reads the next page of each log backend that has no rows in memory.
     async fn read(&mut self, ask: LogPageQuery) -> Result<(), LogReadError> {
         let mut has_read = false;
         for of_home in &mut self.backends {

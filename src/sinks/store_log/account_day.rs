@@ -32,7 +32,7 @@ const PIECES_MAX: usize = 8;
 /// The maximum number of scans of a day for one call. A day is scanned again if rows have left the store meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
-/// How a scan of the store's rows of a day ended.
+/// The end of a scan of the store's rows of a day.
 enum ScanEnd {
     Complete,
     /// The deadline has passed. The next scan continues.
@@ -233,12 +233,12 @@ const DAYS_MAX: i64 = 31;
 /// The maximum number of concurrent calls of the store.
 const AT_ONCE: usize = 32;
 
-/// Which accounts have rows in the store on which days.
+/// The accounts that have rows in the store, by day.
 pub(super) struct AccountSurvey {
     /// The account that was surveyed; `None` for all accounts.
     account: Option<String>,
     covers: RangeInclusive<i64>,
-    /// When the survey began.
+    /// The time at which the survey began.
     taken: Instant,
     accounts: Vec<String>,
     /// For each day, the indexes in `accounts` of the accounts with rows, in ascending order.

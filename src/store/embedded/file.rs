@@ -284,7 +284,7 @@ pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, Sto
 }
 
 /// Runs `work`, which opens and reads a file at the start. redb panics on some damaged pages. Such a panic is returned as an
-/// error, and nothing of the database is used after it.
+/// error, and the database is not used afterwards.
 pub(super) fn catch_damage<T>(
     path: &Path,
     work: impl FnOnce() -> Result<T, StoreOpenError>,

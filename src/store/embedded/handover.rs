@@ -50,7 +50,8 @@ pub(crate) struct EmbeddedFiles {
     pub(crate) keys: Arc<EmbeddedStore>,
     /// Accounts, daily sums and the stability record.
     pub(crate) ledger: Arc<EmbeddedLedger>,
-    /// Locked by a backup, which reads the files as slowly as its client, so that they are not closed meanwhile.
+    /// Locked during a backup, so that the files are not closed meanwhile. A backup takes as long as its client takes to
+    /// receive it.
     backup: Mutex<()>,
 }
 

@@ -96,9 +96,10 @@ impl EmbeddedLedger {
         Ok(books)
     }
 
-    /// Begins to use the ledger with a journal that contains `accounts_known` accounts. A ledger without any accounts must have
-    /// been in use before, as after a crash before its first write. Otherwise it is a new file in place of a lost one, and lacks
-    /// what the journal no longer has.
+    /// Begins to use the ledger with a journal that contains `accounts_known` accounts. If the ledger has no accounts
+    /// although the journal has some, the ledger must have been begun before: then the process crashed before its first
+    /// write. Otherwise the file is a new one that has replaced a lost one, and it lacks the steps that the journal no longer
+    /// has.
     ///
     /// # Errors
     /// [`StoreOpenError::Emptied`], or the file cannot be written. Then nothing has changed.
@@ -411,9 +412,9 @@ impl StabilityStore for EmbeddedLedger {
 }
 
 const HOUR_MS: i64 = 3600 * 1000;
-/// How long a change can wait so that it is written together with others.
+/// The maximum time for which a change waits to be written together with others.
 const COMMIT_AFTER: Duration = Duration::from_secs(1);
-/// How long writing can fail before no further steps are applied, in milliseconds. The steps stay in the journal.
+/// The time in milliseconds for which writing can fail before no further steps are applied. The steps stay in the journal.
 const FAILING_MAX_MS: i64 = 60 * 1000;
 
 /// Wakes the task that writes the file. It exists longer than the open file, which can be closed and opened again.

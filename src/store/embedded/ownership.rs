@@ -1,4 +1,5 @@
-//! Which process owns the embedded store's files: this process, or its successor, to which it has handed them over.
+//! The ownership of the embedded store's files. They belong to this process, or to the successor to which it has handed them
+//! over.
 //!
 //! Keys and ledger each have an [`Ownership`], which contains their files. A call accesses the files through a guard that it
 //! holds until its end. So the files are closed only when no call runs, and later calls wait until the new owner is decided. A

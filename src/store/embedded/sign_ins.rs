@@ -134,7 +134,7 @@ impl DocumentTable {
         expected.all(|(name, text)| self.text(name, now) == text.as_deref())
     }
 
-    /// The number of documents that a change adds.
+    /// Returns the number of documents that a change adds.
     pub(super) fn count_added(&self, change: &DocumentChange) -> usize {
         let put = change.put.iter();
         put.filter(|(name, ..)| !self.kept.contains_key(name)).count()
@@ -155,7 +155,7 @@ struct StoredSession {
     who: String,
     /// The session's lifetime without a visit, in milliseconds.
     idle_ms: i64,
-    /// When the session expires even with visits, in milliseconds since the Unix epoch.
+    /// The time at which the session expires even with visits, in milliseconds since the Unix epoch.
     ends_ms: i64,
 }
 

@@ -70,7 +70,7 @@ struct CachedRead {
     at: Instant,
 }
 
-/// Why the cache has no answer for a digest.
+/// The reason why the cache has no answer for a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CacheMiss {
     /// The digest recently belonged to a key, which must be read again.
@@ -177,7 +177,7 @@ impl KeyCacheShard {
         self.version = Some(version);
     }
 
-    /// Marks all records as outdated, because anything may have changed. It stays known which digests belong to keys.
+    /// Marks all records as outdated, because anything may have changed. The digests remain known as those of keys.
     pub(super) fn flush(&mut self, version: u64) {
         for (_, read) in &mut self.keys {
             *read = None;
@@ -187,7 +187,7 @@ impl KeyCacheShard {
         self.version = Some(version);
     }
 
-    /// The numbers of entries in the two tables.
+    /// Returns the numbers of entries in the two tables.
     #[cfg(test)]
     pub(super) fn lengths(&self) -> (usize, usize) {
         (self.keys.len(), self.unknown.len())
@@ -252,7 +252,7 @@ pub(super) struct KeyCacheCounters {
 }
 
 impl KeyCacheCounters {
-    /// The name and the number of each event.
+    /// Returns the name of each kind of event, with the number of such events.
     pub(super) fn events(&self) -> [(&'static str, u64); 8] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [

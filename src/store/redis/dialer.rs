@@ -110,7 +110,8 @@ impl RedisDialer {
     }
 }
 
-/// Opens a connection without timeouts. It calls `on_push` with the kind of each push of the server, and when it is closed.
+/// Opens a connection without timeouts. Calls `on_push` for each push message of the server, with its kind, and when the
+/// connection is closed.
 pub(super) async fn connect(
     client: &Client,
     on_push: impl Fn(PushKind) + Send + Sync + 'static,

@@ -1,5 +1,5 @@
--- Records the id of a key as deleted, if there is no such key here.
--- KEYS after those of the prelude: the deleted keys. ARGV: generation, id.
+-- Records the id of a key as deleted, if no key with this id exists. KEYS after those of the prelude: the deleted keys. ARGV:
+-- generation, id.
 if redis.call('HEXISTS', RECORDS, ARGV[2]) == 1 then
   return {'conflict', generation}
 end

@@ -71,8 +71,8 @@ use crate::{
     },
 };
 
-/// Maximum number of settlements of requests from leases per call if no rows are kept: these cost Redis little more than their
-/// groups.
+/// Maximum number of settlements of requests from leases per call if no rows are kept: such settlements cost Redis little
+/// more than their groups.
 const ROWLESS_STEPS_MAX: usize = 2048;
 /// Maximum number of accounts that are queried at the same time.
 const AT_ONCE: usize = 32;
@@ -89,7 +89,7 @@ pub struct RedisLedger {
     clock: Option<TestTime>,
 }
 
-/// Returns the time in a test, in milliseconds since the Unix epoch.
+/// The clock of a test. Returns the time in milliseconds since the Unix epoch.
 #[cfg(test)]
 pub(super) type TestTime = Arc<dyn Fn() -> i64 + Send + Sync>;
 
@@ -151,8 +151,8 @@ impl RedisLedger {
             .map(LedgerReply::new)
     }
 
-    /// Makes a call; returns the status of the answer, and the rest of it. The status "missing" for an account is accepted only
-    /// if this is the Redis that the node knows.
+    /// Makes a call. Returns the status of the answer, and the values after the status. The status "missing" for an account
+    /// is accepted only if this is the Redis that the node knows.
     async fn call(&self, call: &ScriptCall<'_>, effort: CallPolicy) -> Result<(String, LedgerReply), StoreError> {
         let mut answer = self.send(call, effort).await?;
         let status = answer.text()?;
@@ -327,7 +327,8 @@ impl LedgerStore for RedisLedger {
         let limit = limit.min(LIST_ACCOUNTS_MAX);
         let mut after = after.unwrap_or_default().to_owned();
         let mut views = Vec::new();
-        // A name may belong to an account that a failover lost. Then another account takes its place on the page.
+        // A name in the index may be that of an account that a failover has lost. Then the page has a further account
+        // instead.
         while views.len() < limit {
             let names = self.names(&after, limit - views.len()).await?;
             let Some(last) = names.last() else { break };
@@ -412,7 +413,8 @@ impl LedgerStore for RedisLedger {
     }
 }
 
-/// Maximum number of accounts that are stored as entered. Beyond it, all are dropped, and entered into the index again.
+/// Maximum number of accounts in [`KnownAccounts`]. If there are more, all are dropped, and each is entered into the index
+/// again.
 const ENTERED_MAX: usize = 100_000;
 
 /// The accounts that this process has entered into the index in one epoch of the store, so that not every change needs two round

@@ -1,9 +1,9 @@
 //! Sends calls to the store's Redis, in any mode: one server, a master watched by sentinels, or a cluster.
 //!
 //! A call is one script whose keys share one hash slot. It is sent once. It is repeated only if it certainly did not run
-//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within the call's
-//! [`CallTimeout`]: the budget limits how long Redis may be silent, not the wait behind other calls. Each master has its own
-//! connection and circuit breaker ([`MasterLane`]).
+//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within the
+//! call's [`CallTimeout`]: the budget limits how long Redis may be silent, not how long a call waits for earlier calls. Each
+//! master has its own connection and circuit breaker ([`MasterLane`]).
 //!
 //! The redis crate's own clients for sentinels and clusters are not used: they can split accounts between masters, hang, and keep
 //! using a silent master (docs/redis.md, "Why weir has a link of its own").
@@ -66,7 +66,7 @@ pub(super) struct Link {
     dialer: Arc<RedisDialer>,
     /// The epoch, which changes at every reconnect and every change of a master, whichever task notices it.
     epochs: watch::Sender<u64>,
-    /// The timeout of a call in total, including the wait behind other calls.
+    /// The timeout of a call in total, including the wait for earlier calls.
     queue: Duration,
 }
 
@@ -80,17 +80,18 @@ enum LinkTopology {
     Cluster(Cluster),
 }
 
-/// How long a call may wait, and whether it may be repeated.
+/// The maximum time for which a call waits, and whether it can be repeated.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CallPolicy {
-    /// For calls that change nothing. The duration is how long Redis may answer nothing. Repeated once if the connection broke.
+    /// A call that changes nothing. It is repeated once if the connection broke. The duration is the maximum time without any
+    /// answer from Redis.
     Read(Duration),
-    /// For calls that change something. The duration is as for a read, but the call is sent only once: after a broken connection,
-    /// it is unknown whether it ran.
+    /// A call that changes something. The duration is as for a read. The call is sent only once, because after a broken
+    /// connection it is unknown whether it ran.
     Write(Duration),
 }
 
-/// Which of the keys that its script uses a call names. All of them are in one hash slot.
+/// Whether a call names all Redis keys that its script uses, or only the first one. All of them are in one hash slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyNaming {
     /// All of them. While the hash slot is being moved, Redis itself runs the script only where all of them are.
@@ -390,7 +391,7 @@ impl RedisErrorMeaning {
             ErrorKind::Server(ServerErrorKind::Ask) => redirect().map_or(Self::Refused, Self::Ask),
             ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Wait,
             ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Self::NotMaster,
-            // A script tried to use a key whose name it had derived. It does so before it writes.
+            // A script tried to use a key whose name it had derived. Scripts use such keys before they write anything.
             ErrorKind::Server(ServerErrorKind::ResponseError)
                 if error
                     .detail()

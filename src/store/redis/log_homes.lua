@@ -1,6 +1,6 @@
--- Records a node's log backend, and returns those of all nodes that have recorded theirs in time. KEYS after those of the prelude:
--- the hash of the records. ARGV after the generation: the node, its log backend, and for how many milliseconds the record is valid;
--- the node is '' for a caller that only reads. Reply: for each node its id and its log backend.
+-- Records a node's log backend, and returns those of all nodes whose records are still valid. KEYS after those of the
+-- prelude: the hash of the records. ARGV after the generation: the node, its log backend, and for how many milliseconds the
+-- record is valid; the node is '' for a caller that only reads. Reply: for each node its id and its log backend.
 local HOMES = KEYS[9]
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

@@ -1,7 +1,8 @@
--- The beginning of most scripts. All keys have the same hash tag, so each script is one atomic step, in a cluster too. ARGV[1] is
--- the generation that this node has read, or ''. A store with another one was emptied or replaced: nothing that it reports about
--- keys can be trusted, least of all that a key does not exist. A store without any was never set up, or was emptied before this
--- node started: only `weir store init` and `weir store restore` give it one. Every reply begins with a status and the generation.
+-- The beginning of most scripts. All keys have the same hash tag, so each script is one atomic step, in a cluster too.
+-- ARGV[1] is the generation that this node has read, or ''. A store with another generation was emptied or replaced: nothing
+-- that it reports about keys can be trusted, least of all that a key does not exist. A store without a generation was never
+-- set up, or was emptied before this node started: only `weir store init` and `weir store restore` give it one. Every reply
+-- begins with a status and the generation.
 local GENERATION, VERSION, FEED, IDS, DIGESTS, RECORDS, ORDER, USED = unpack(KEYS)
 local generation = redis.call('GET', GENERATION) or ''
 if ARGV[1] ~= '' and generation ~= ARGV[1] then
@@ -13,8 +14,9 @@ end
 local function version()
   return redis.call('GET', VERSION) or '0'
 end
--- Called before changes that must be possible even if Redis is out of memory. Redis then refuses a script's first write if that
--- write may need memory, but no write after one that needs none, such as this one. A read-only Redis refuses this one.
+-- Called before changes that must be possible even if Redis is out of memory. A Redis that is out of memory refuses a
+-- script's first write if that write may need memory. If the first write needs none, as here, it accepts all writes of the
+-- script. A read-only Redis refuses this write.
 local function even_when_full()
   redis.call('HDEL', RECORDS, '')
 end

@@ -1,6 +1,6 @@
-//! The generation: a random word with which a node recognises that a Redis still has its data. Also sends records of keys again
-//! to a Redis that may have lost them; and backup and restore of keys and stability hours. During a restore the store has no
-//! generation, so that no node treats an incomplete store as complete.
+//! The generation: a random string with which a node recognises that a Redis still has its data. Also sends records of keys
+//! again to a Redis that may have lost them; and backup and restore of keys and stability hours. During a restore the store
+//! has no generation, so that no node treats an incomplete store as complete.
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
@@ -19,7 +19,7 @@ use crate::{
 
 const GENERATION_CHARS: usize = 22;
 
-/// How to treat keys in a Redis that has no generation.
+/// The treatment of keys in a Redis that has no generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdoptPolicy {
     /// Refuse to set up the Redis, because part of the data was lost.

@@ -47,7 +47,7 @@ const SCRIPTED: [(&str, usize); 31] = [
 ];
 /// The command with which the other rights are checked.
 const CHECK_COMMAND: &str = "multi";
-/// The end of the name of a key that is used in a check. No other key has it.
+/// The suffix of the names of keys that are used in a check. No stored key has this suffix.
 const PROBE: &str = "rights";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +76,9 @@ pub(super) struct RequiredRights {
 /// The rights that are missing, as text of the form "user ... may not ...: grant ...".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MissingUserRights {
-    /// Why the server is not used, and what to grant; `None` if it can be used.
+    /// The reason why the server is not used, with the rights to grant; `None` if it can be used.
     pub(super) refusal: Option<String>,
-    /// The restrictions of a server that is used nevertheless, and what to grant; `None` if there are none.
+    /// The restrictions of a server that is used nevertheless, with the rights to grant; `None` if there are none.
     pub(super) complaint: Option<String>,
 }
 
@@ -150,7 +150,7 @@ impl RequiredRights {
         }
     }
 
-    /// All rights, as `ACL SETUSER` takes them: `+get`.
+    /// Returns all rights as arguments of `ACL SETUSER`, for example `+get`.
     #[cfg(test)]
     pub(super) fn least(&self) -> std::collections::BTreeSet<String> {
         let named = self.rights.iter().map(|right| right.name);
@@ -203,7 +203,7 @@ impl RequiredRights {
         }
     }
 
-    /// Returns the text for missing rights, with the words of `ACL SETUSER` that grant them.
+    /// Returns the message about missing rights, with the arguments of `ACL SETUSER` that grant them.
     fn describe(&self, missing: &[(&str, RightUse)], keys: bool) -> String {
         let name = |(name, of): &(&str, RightUse)| match of {
             RightUse::Vital => format!("{name:?}"),

@@ -161,7 +161,7 @@ impl ScriptCall<'_> {
     pub(super) fn command(&self) -> Cmd {
         let (keys, arguments) = (&self.keys, &self.arguments);
         let bytes: usize = keys.iter().chain(arguments).map(Vec::len).sum();
-        // Name, digest and number of keys are three words of some fifty bytes.
+        // The command's name, the digest and the number of keys are three arguments with some fifty bytes in total.
         let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), 64 + bytes);
         command.arg("EVALSHA").arg(&self.script.digest);
         command.arg(keys.len()).arg(keys).arg(arguments);
@@ -275,7 +275,7 @@ impl ScriptReply {
                 let digest = KeyDigest::from_hex(word);
                 digests.push(digest.ok_or_else(|| {
                     StoreError::Corrupt(
-                        "an entry of the change feed in redis contains a word that is not a digest".to_owned(),
+                        "an entry of the change feed in redis contains a value that is not a digest".to_owned(),
                     )
                 })?);
             }

@@ -7,7 +7,7 @@ use crate::{domain::keys::secret::Secret, store::StoreOpenError};
 /// The settings of `[store.redis]`, with secrets resolved.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// How the servers are organised: alone, with sentinels, or as a cluster.
+    /// The kind of deployment: a single server, a master with sentinels, or a cluster.
     pub mode: RedisMode,
     /// The `host:port` of the server, of the sentinels, or of some nodes of the cluster.
     pub nodes: Vec<String>,
@@ -23,13 +23,14 @@ pub struct RedisSettings {
     pub ca_file: Option<PathBuf>,
     /// The prefix of all Redis keys, so that several installations can share a server. 1 to 64 characters of `a-zA-Z0-9_.-`.
     pub namespace: String,
-    /// How long Redis may be silent before a call on the request path fails, including the time for reconnects.
+    /// The maximum time for which Redis may be silent before a call on the request path fails, including the time for
+    /// reconnects.
     pub budget: Duration,
     /// The timeout of a call in total, even if Redis answers other calls that were sent before it.
     pub queue: Duration,
 }
 
-/// How the Redis servers are organised.
+/// The kinds of deployment of Redis servers.
 #[derive(Clone, Debug)]
 pub enum RedisMode {
     /// A single server.
@@ -87,7 +88,7 @@ impl RedisSettings {
 }
 
 fn address(node: &str) -> Result<RedisAddress, StoreOpenError> {
-    // A URL may contain a password, so the text is repeated only if it cannot be one.
+    // A URL may contain a password, so the message quotes `node` only if it cannot be a URL.
     if node.contains('@') || node.contains("://") {
         let text =
             "store.redis.nodes takes only host:port; give username, password, database and tls as separate settings";

@@ -37,7 +37,8 @@ const DAY_SECONDS: i64 = 24 * 3600;
 const HOURS_A_DAY: i64 = 24;
 /// The last moment at which a hash may expire, in seconds since the Unix epoch: the year 9999.
 const LAST_SECOND: i64 = 253_402_300_799;
-/// How many hours in the future there can be counters from a node whose clock was ahead of the server's.
+/// The number of hours in the future for which there can be counters, because a node's clock may have been ahead of the
+/// server's.
 const AHEAD_HOURS: i64 = 48;
 
 /// The counters of one node, model and hour.
@@ -49,7 +50,7 @@ struct NodeShare {
 }
 
 impl RedisStore {
-    /// Prepares a call of a script that takes these shares, of which there must be at least one.
+    /// Prepares a call of a script with these shares. There must be at least one share.
     fn shares_call<'a>(&self, script: &'a RedisScript, shares: &[(&NodeId, &NodeHourCounters)]) -> ScriptCall<'a> {
         let mut call = self.prepare(script);
         for (node, share) in shares {

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::dialer::connect;
 use super::link::{CONNECT_WAIT_MAX, Link, RetryPauses};
 
-/// How often a PING is sent on the push connection.
+/// The interval at which a PING is sent on the push connection.
 const PING_EVERY: Duration = Duration::from_secs(1);
 /// The timeout of the answer to a PING.
 const PING_WAIT_MAX: Duration = Duration::from_millis(500);

@@ -233,7 +233,8 @@ pub(in super::super) fn object_error(key: &str, error: &BucketRequestError) -> i
     io::Error::new(kind, format!("{key}: {error}"))
 }
 
-/// How long a signed URL is valid. Therefore this is also the maximum time by which this machine's clock may be behind.
+/// The time for which a signed URL is valid. Therefore this is also the maximum time by which this machine's clock may be
+/// slow.
 const SIGNED_FOR: Duration = Duration::from_secs(900);
 /// The maximum number of bytes of an object that one request fetches.
 pub(super) const PART_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -407,7 +408,7 @@ impl fmt::Debug for BucketClient {
     }
 }
 
-/// Why the settings of a bucket cannot be used.
+/// The reason why the settings of a bucket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BucketError {
     /// The CA certificates in `ca_file` cannot be used.

@@ -1,4 +1,4 @@
--- The consumption log, one partition per day (UTC), and how far each node's rows are in it.
+-- The consumption log, with one partition per day (UTC), and the watermark of each node's rows.
 CREATE TABLE weir.log (
     node text COLLATE "C" NOT NULL,
     number bigint NOT NULL,
@@ -36,11 +36,11 @@ CREATE TABLE weir.log (
     ttft_ms bigint,
     parts jsonb,
     tags text[] NOT NULL,
-    -- No number of a node twice; the partition's column has to be part of it.
+    -- A node's numbers are unique. A primary key must include the column by which the table is partitioned.
     PRIMARY KEY (node, number, time)
 ) PARTITION BY RANGE (time);
 
--- In the order that pages are read in.
+-- In the order in which pages are read.
 CREATE INDEX log_by_account ON weir.log (account, time, node, number);
 
 CREATE TABLE weir.sink (
@@ -49,14 +49,14 @@ CREATE TABLE weir.sink (
     changed_at timestamptz NOT NULL DEFAULT now()
 );
 
--- Makes the partition of a day, unless it is there. It is attached, not created in place, because that takes a lock which
--- neither readers nor writers wait for.
+-- Creates the partition of a day, unless it exists. The partition is created as a table of its own and then attached, because
+-- neither readers nor writers wait for the lock that this takes.
 CREATE FUNCTION weir.make_partition(of_day date) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
     partition text := 'log_' || to_char(of_day, 'YYYYMMDD');
 BEGIN
-    -- One at a time, also from several nodes.
+    -- Only one partition is created at a time, even if several nodes call this.
     PERFORM pg_advisory_xact_lock(7523094288207667297);
     IF EXISTS (
         SELECT FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
@@ -72,8 +72,9 @@ BEGIN
 END
 $$;
 
--- Drops the oldest partition whose day is more than so many days ago, by this server's clock; NULL: there is none. One at a
--- time, so that a clock that jumps ahead for a moment takes one day and no more.
+-- Drops the oldest partition if its day is more than `keep_days` days ago by this server's clock, and returns the day; NULL
+-- if there is no such partition. A call drops only one partition, so that a clock that jumps ahead for a moment costs at most
+-- one day of rows.
 CREATE FUNCTION weir.drop_oldest(keep_days integer) RETURNS date
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE

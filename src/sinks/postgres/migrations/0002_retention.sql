@@ -1,11 +1,12 @@
--- When a day was dropped last, by this server's clock: one row, or none yet.
+-- The time at which a day was last dropped, by this server's clock. The table has one row, or none if no day was dropped yet.
 CREATE TABLE weir.retention (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     dropped_at timestamptz NOT NULL
 );
 
--- Drops the oldest partition whose day is more than so many days ago, by this server's clock; NULL: there is none, or it is not
--- time. One an hour, whoever asks and however often: a clock that jumps ahead for an hour takes one day.
+-- Drops the oldest partition if its day is more than `keep_days` days ago by this server's clock, and returns the day. NULL
+-- if there is no such partition, or if one was dropped less than an hour ago. At most one partition is dropped per hour,
+-- however often this is called: a clock that jumps ahead for an hour costs at most one day of rows.
 CREATE OR REPLACE FUNCTION weir.drop_oldest(keep_days integer) RETURNS date
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
@@ -18,7 +19,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(7523094288207667297);
     SELECT dropped_at INTO last FROM weir.retention;
     IF last > now() THEN
-        -- The clock was ahead. From now on it is an hour again.
+        -- The clock was ahead when the time was recorded. The hour begins again now.
         UPDATE weir.retention SET dropped_at = now();
         RETURN NULL;
     END IF;

@@ -1,5 +1,5 @@
--- Tokens of sound and images that providers have counted apart; NULL in rows from before. No row is rewritten, and partitions have
--- the columns from their table.
+-- The numbers of audio and image tokens, if the provider has counted them separately; NULL in rows that were written before
+-- this migration. No row is rewritten, and partitions inherit the columns from their table.
 ALTER TABLE weir.log
     ADD COLUMN IF NOT EXISTS input_audio bigint,
     ADD COLUMN IF NOT EXISTS input_image bigint,

@@ -53,7 +53,7 @@ pub(crate) struct AccountTable {
     /// Locked while changes are written, and while days are opened, closed or removed. So a day either is open, or is completely
     /// in the file.
     writing: Mutex<()>,
-    /// When writing began to fail, in milliseconds since the Unix epoch; `None` if the last write succeeded.
+    /// The time at which writing began to fail, in milliseconds since the Unix epoch; `None` if the last write succeeded.
     failing_since: Mutex<Option<i64>>,
     signals: Arc<CommitSignals>,
 }
@@ -316,11 +316,11 @@ pub(super) fn first_kept_day(now_ms: i64) -> i64 {
     now_ms.div_euclid(DAY_MS) - i64::from(RETENTION_DAYS)
 }
 
-/// The state of accounts that is in no file, by account.
+/// The state of accounts that is only in memory, by account.
 pub(crate) type HandoverState = Vec<(String, VolatileState)>;
 
 impl AccountTable {
-    /// Returns the current state of the accounts that is in no file.
+    /// Returns the current state of the accounts that is only in memory.
     pub(in crate::store::embedded::ledger) fn handover_state(&self) -> HandoverState {
         let accounts = self.accounts.read();
         let of = accounts
@@ -387,9 +387,9 @@ impl AccountTable {
 }
 
 impl EmbeddedLedger {
-    /// Writes changes until `shutdown` becomes true or its sender is dropped, then once more. Each hour, `applied` reads up to
-    /// which step the journals have recorded their steps as applied. The function that it returns is called when all of these are
-    /// in the file.
+    /// Writes changes until `shutdown` becomes true or its sender is dropped, then once more. Each hour, `applied` reads
+    /// which steps the journals have recorded as applied. When all of these steps are in the file, the function that
+    /// `applied` returned is called.
     pub(crate) async fn run<W: FnOnce()>(
         &self,
         mut shutdown: watch::Receiver<bool>,

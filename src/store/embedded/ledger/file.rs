@@ -258,7 +258,8 @@ fn read_operations(
 const META_BEGUN: &str = "begun";
 
 impl LedgerFile {
-    /// Whether [`LedgerFile::begin`] was ever called on this file. On a new file in the place of a lost one, it was not.
+    /// Whether [`LedgerFile::begin`] was ever called on this file. It was not called on a new file that has replaced a lost
+    /// one.
     pub(in crate::store::embedded::ledger) fn is_begun(&self) -> Result<bool, StoreError> {
         self.with(|database| {
             let meta = database.begin_read()?.open_table(META)?;

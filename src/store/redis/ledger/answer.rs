@@ -1,4 +1,5 @@
-//! The replies of the ledger's scripts: a status, then the results. All are texts, because Lua's numbers are doubles.
+//! The replies of the ledger's scripts: a status, then the results. All values are strings, because Lua's numbers are
+//! doubles.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -16,7 +17,7 @@ use crate::domain::ledger::{
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 
-/// A script's reply, which is read word by word.
+/// A script's reply, which is read value by value.
 pub(super) struct LedgerReply {
     words: IntoIter<String>,
 }
@@ -42,7 +43,7 @@ impl LedgerReply {
         parse(&self.text()?)
     }
 
-    /// Reads a number; `None` for an empty text.
+    /// Reads a number; `None` for an empty string.
     fn optional<T: FromStr>(&mut self) -> Result<Option<T>, StoreError> {
         match self.text()?.as_str() {
             "" => Ok(None),

@@ -28,10 +28,10 @@ use crate::{
 
 /// Maximum number of items that one round of scripts restores, so that no script blocks the server for long.
 const LOAD_ITEMS_MAX: usize = 200;
-/// How often an account is read again because rows were added to days before yesterday meanwhile.
+/// Maximum number of times that an account is read. It is read again if rows were added to days before yesterday meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
-/// Why a dump ends early.
+/// The reason why a dump ends early.
 enum DumpEnd {
     /// The receiver was dropped.
     ReceiverGone,
@@ -45,7 +45,8 @@ impl From<StoreError> for DumpEnd {
 }
 
 impl RedisLedger {
-    /// Ends the restore of all accounts: from now on they exist, under this generation; `None` for the one that is set next.
+    /// Ends the restore of all accounts: from now on they exist, under this generation. `None` means the generation that is
+    /// set next.
     ///
     /// # Errors
     /// Redis does not answer.
@@ -63,8 +64,8 @@ impl RedisLedger {
         }
     }
 
-    /// Sends one account; nothing if it does not exist. Past days are read separately. If rows were added to them since, they are
-    /// read again, so that everything that was sent is valid for the moment at which the account was last read.
+    /// Sends one account; nothing if it does not exist. Past days are read separately. If rows were added to them since, they
+    /// are read again. In the end, everything that was sent is valid for the moment at which the account was last read.
     async fn dump_account(&self, account: &str, to: &mpsc::Sender<ArchiveItem>) -> Result<(), DumpEnd> {
         let mut sent = BTreeMap::new();
         for _ in 0..ATTEMPTS_MAX {

@@ -1,5 +1,5 @@
-//! The arguments of the ledger's scripts. All are texts; `None` is an empty text. Amounts and numbers of tokens are limited to
-//! values that a double represents exactly.
+//! The arguments of the ledger's scripts. All are strings; `None` is an empty string. Amounts and numbers of tokens are
+//! limited to values that a double represents exactly.
 
 use crate::{
     domain::{
@@ -26,8 +26,8 @@ use crate::{
     },
 };
 
-/// The moments that have a date, in milliseconds since the Unix epoch: the years -9999 to 9999. Others are replaced by the
-/// nearest of these.
+/// The first and the last moment that have a date, in milliseconds since the Unix epoch: the years -9999 to 9999. A moment
+/// outside this range is replaced with the nearest one in it.
 const DATED_MS: (i64, i64) = (-377_705_023_201_000, 253_402_207_200_999);
 /// Maximum number of tokens in an argument. A larger number makes no difference to any bucket.
 const TOKENS_MAX: u64 = 3 * RateLimits::MAX;

@@ -1,5 +1,5 @@
--- Rate limits, as in src/domain/ledger/account/bucket.rs: `b:requests` and `b:tokens` of the account, and the same followed by
--- `:<key>` for a key. Each is level|time. The unit of a level is 1/60000 of a request or a token.
+-- Rate limits, as in src/domain/ledger/account/bucket.rs: `b:requests` and `b:tokens` of the account, and the same followed
+-- by `:<key>` for a key. The value of each is level|time. The unit of a level is 1/60000 of a request or a token.
 local UNIT = 60000
 local REFILL_MAX_MS = 120000
 local RATE_MAX = 1000000000

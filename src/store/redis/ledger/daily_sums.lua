@@ -1,11 +1,12 @@
--- The daily sums, as in src/domain/ledger/daily_sums.rs. `:sums:<day>` is a hash from a subject (`a`, `k:<key>`, `t:<tag>`, `o`)
--- to its sums for each model, a sequence of `;model=number|number|...|` with an empty text for a zero. A model's name is
--- percent-encoded. The field `tags` is the number of tags of the day.
+-- The daily sums, as in src/domain/ledger/daily_sums.rs. `:sums:<day>` is a hash from a subject (`a`, `k:<key>`, `t:<tag>`,
+-- `o`) to its sums for each model, a sequence of `;model=number|number|...|` in which a zero is an empty string. A model's
+-- name is percent-encoded. The field `tags` is the number of tags of the day.
 local TAGS_A_DAY_MAX = 100
 local TAGS = 'tags'
 -- The index of the sum of the rows' digests, and its modulus. The sum is exact, because a digest is less than the modulus.
 local DIGEST, DIGESTS = 4, 2 ^ 48
--- Returns the numbers of a list, each followed by `|`. The list of a later weir may have more of them.
+-- Returns the numbers of a list in which each number is followed by `|`. A list that a later version of weir wrote may have
+-- more numbers.
 local function numbers(list)
   local all = {}
   for one in string.gmatch(list, '([^|]*)|') do

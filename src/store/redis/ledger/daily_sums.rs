@@ -46,7 +46,7 @@ fn encode_model(model: &str) -> String {
     utf8_percent_encode(model, PLAIN).to_string()
 }
 
-/// Returns all numbers, each followed by `|`. A zero is written as an empty text.
+/// Returns all numbers, each followed by `|`. A zero is written as an empty string.
 fn encode_numbers(sums: &Sums) -> String {
     let cost = sums.cost_nano_usd.nanos().unsigned_abs();
     let mut list = String::new();

@@ -1,4 +1,5 @@
--- A hash whose fields are read when they are needed, changed in memory, and written at the end. '' is a missing field.
+-- A hash whose fields are read when they are needed, changed in memory, and written at the end. The value '' means that the
+-- field is missing.
 local function opened(name)
   local hash = {values = {}, changed = {}}
   -- Reads those fields that have not been read yet.

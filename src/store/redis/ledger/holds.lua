@@ -3,13 +3,14 @@
 -- and for each request `r:<request>` = amount|time of admission|key. The hash is removed when the last hold ends. A node whose
 -- `until` has passed holds nothing; the rest of its hash is removed by the next script that finds it, or expires.
 --
--- A lease of budget is a hold too, with `t:<its name>` = running requests|number of the last call about it|requests and tokens
--- used|requests and tokens given|places. Places are slots of a concurrency limit. `leased` and `l:<key>` are the amounts in
--- leases, in total and for each key; `lent_requests`, `lent_tokens` and `lent_places`, also followed by `:<key>`, are the unused
--- rates and places of leases. `i:<key>` is the highest number of a lease for which there was a call. If there is one, `leases` is
--- 1, and the hash exists as long as its node renews it.
+-- A lease of budget is a hold too, with `t:<its name>` = running requests|number of the last call about it|requests and
+-- tokens used|requests and tokens given|places. Places are slots of a concurrency limit. `leased` and `l:<key>` are the
+-- amounts in leases, in total and for each key; `lent_requests`, `lent_tokens` and `lent_places`, also followed by `:<key>`,
+-- are the unused rates and places of leases. `i:<key>` is the highest number of a lease for which there was a call. If there
+-- is such a field, `leases` is 1, and the hash exists as long as its node renews it.
 local LEASE_MS = 30000
--- How long the hash exists without a renewal: much longer than the holds are valid, which `until` decides.
+-- The time in milliseconds for which the hash exists without a renewal. The holds expire much earlier, at the time in
+-- `until`.
 local HELD_KEPT_MS = 3600000
 local function held_by(node)
   return BASE .. 'held:' .. node
@@ -53,7 +54,7 @@ local function sums_of(alive, key, period)
   end
   return sums
 end
--- Returns the number of running requests, without those of the node `asking` that have ended.
+-- Returns the total number of running requests, minus `ended` requests of the node `asking`, which have already ended.
 local function total(running, asking, ended)
   local sum = 0
   for node, count in pairs(running) do

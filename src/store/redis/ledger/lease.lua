@@ -68,8 +68,8 @@ local function growth()
   end
   return more > 0 and more >= math.floor(amount / PART_OF_WANTED) and more or nil
 end
--- Moves a rate or the places from what the lease `has` to what it `wants`, with at most `of` more. Returns the new amount, the
--- increase, the returned amount, and whether it lacks nothing or got some.
+-- Changes the lease's part of a rate, or its places, from `has` to `wants`; the increase is at most `of`. Returns the new
+-- amount, the increase, the returned amount, and whether nothing was missing or the increase is large enough.
 local function step(has, wants, of)
   local back, missing = math.max(0, has - wants), math.max(0, wants - has)
   local more = math.min(missing, of)

@@ -10,7 +10,7 @@ local function lease_of(held, name)
   if not amount or not turn then
     return nil
   end
-  -- A lease from before the further fields existed has none of them.
+  -- A lease that an earlier version of weir wrote does not have the further fields.
   local used_requests, used_tokens, requests, tokens, places = string.match(rest, '^|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)$')
   return {
     amount = tonumber(amount), at = tonumber(at), key = key, running = tonumber(running), turn = tonumber(turn),

@@ -1,7 +1,7 @@
 -- The beginning of most scripts about an account. All keys of the account have the hash tag of KEYS[1], and so one hash slot.
--- ARGV[1] is the time in milliseconds since the Unix epoch, or '' to use the server's own; ARGV[2] is the generation that this
--- node has read, or ''. The rules are those of src/domain/ledger/account.rs. Numbers in Lua are doubles: numbers that are
--- compared are within +-(2^53 - 1), a sum beyond that is limited to it, and results are texts.
+-- ARGV[1] is the time in milliseconds since the Unix epoch, or '' to use the server's own; ARGV[2] is the generation that
+-- this node has read, or ''. The rules are those of src/domain/ledger/account.rs. Numbers in Lua are doubles. Therefore
+-- numbers that are compared are within +-(2^53 - 1), sums are limited to that range, and results are strings.
 --
 -- Scripts do not roll back, so every check comes before the first write that has an effect. If Redis is out of memory, read-only
 -- or has too few replicas, it refuses that write, and nothing has been written yet. A cluster's server that is handing over the

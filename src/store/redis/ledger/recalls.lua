@@ -3,9 +3,9 @@
 -- `near:<key>` is the same for the quota of a key. `near_pace` and `near_pace:<key>` exist if a rate or the places came near
 -- their limit.
 local RECALL_MS = 2000
--- Adds to `changes` of the account's fields the limits that have come near: less is left of the balance, or of the quota in a
--- key's terms in the period of `at`, than leases have. `known` contains when they came near before. Returns whether something was
--- added.
+-- Adds to `changes` (of the account's fields) the limits that have come near. The limits are the balance, and the quota in a
+-- key's terms in the period of `at`. A limit has come near if less is left of it than leases have. `known` contains when each
+-- came near before. Returns whether something was added.
 local function note_near(changes, known, sums, balance, mirror, key, at)
   if sums.leased <= 0 then
     return false

@@ -2,7 +2,8 @@
 local RETENTION_DAYS = 180
 local COUNTERS_KEPT_DAYS = 7
 local DAY_S = 86400
--- How long data with a date far in the future is kept, in seconds: some 30 years, because Redis does not accept arbitrary times.
+-- The maximum time for which data is kept, in seconds: some 30 years. It limits data with a date far in the future, because
+-- Redis does not accept arbitrary times.
 local KEPT_MAX_S = 1000000000
 local node = ARGV[3]
 local MARK = 'wm:' .. node
@@ -18,7 +19,7 @@ local now_s = math.floor(now / 1000)
 local state, held = opened(STATE), opened(held_by(node))
 local holders = {[node] = held}
 state.load('balance', 'spent', 'low_balance', 'tpm', 'b:tokens', MARK, 'gen')
--- Counters by the names of their keys, and how long each is kept, in seconds; the sums and rows of days.
+-- Counters by the names of their Redis keys; for how many seconds each is kept; and the sums and rows of days.
 local counters, kept, days = {}, {}, {}
 local function kept_until(second)
   return math.min(KEPT_MAX_S, second - now_s)

@@ -20,7 +20,7 @@ local function correct_together(name, limit, fewer, more, estimated_max, used_ma
     and this.level - this.more >= -most * UNIT
 end
 
--- Returns whether spending that reaches `after` with this cost passes a threshold of a quota on the way.
+-- Returns whether this cost, with which the spending reaches `after`, makes the spending pass a threshold of a quota.
 local function reaches(quota, after, cost)
   for _, percent in ipairs(PERCENTS) do
     local part = part_of(quota, percent)

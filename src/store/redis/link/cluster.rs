@@ -24,9 +24,9 @@ use crate::store::redis::link::slots::MisplacedKeys;
 use crate::store::redis::rights;
 use crate::store::redis::settings::RedisAddress;
 
-/// How often the slot map is read while all masters are connected.
+/// The interval at which the slot map is read while all masters are connected.
 const READ_EVERY: Duration = Duration::from_secs(1);
-/// How often the slot map is read while a master is not connected.
+/// The interval at which the slot map is read while a master is not connected.
 const READ_EVERY_AWAY: Duration = Duration::from_millis(200);
 /// The minimum time between two reads, so that a moving slot under load does not cause thousands of reads.
 const READ_PAUSE: Duration = Duration::from_millis(20);
@@ -60,7 +60,7 @@ struct ClusterLane {
 }
 
 impl Cluster {
-    /// Creates the cluster without connections. `namespace` is the one of weir's keys.
+    /// Creates the cluster without connections. `namespace` is that of weir's Redis keys.
     pub(super) fn new(
         seeds: Vec<RedisAddress>,
         namespace: &str,
@@ -146,7 +146,7 @@ impl Cluster {
         self.lanes.lock().values().map(|kept| Arc::clone(&kept.lane)).collect()
     }
 
-    /// Why there is no slot map; `None` if there is one.
+    /// Returns the reason why there is no slot map; `None` if there is one.
     pub(super) fn map_error(&self) -> Option<String> {
         self.map.borrow().as_ref()?.as_ref().err().cloned()
     }

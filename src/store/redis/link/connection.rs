@@ -46,7 +46,7 @@ pub(super) struct LiveConnection {
 /// A connection on which calls are sent.
 pub(super) struct Wire {
     pub(super) connection: MultiplexedConnection,
-    /// When the server last answered anything on this connection.
+    /// The time of the server's last answer on this connection.
     pub(super) last_answer: LastAnswer,
     closed: Arc<AtomicBool>,
 }
@@ -213,8 +213,8 @@ const RUNTIMES_MAX: usize = 16;
 
 /// Additional connections of a lane, one for each runtime that calls often, so that a call stays in its runtime.
 ///
-/// Such a connection is to the lane's server, and is dropped with the lane's connection. While it is being established, when it
-/// is closed, and after a call that waited in vain, calls use the lane's connection. The lane's supervisor watches only the
+/// Such a connection is to the lane's server, and is dropped with the lane's connection. While it is being established, when
+/// it is closed, and after a call that got no answer, calls use the lane's connection. The lane's supervisor watches only the
 /// lane's connection.
 #[derive(Clone, Default)]
 pub(super) struct RuntimeConnections(Arc<Mutex<HashMap<Id, RuntimeConnection>>>);
@@ -267,7 +267,7 @@ impl RuntimeConnections {
         None
     }
 
-    /// Drops this runtime's own connection, because a call on it waited in vain.
+    /// Drops this runtime's own connection, because a call on it got no answer.
     pub(super) fn drop_own(&self) {
         if let Ok(here) = Handle::try_current() {
             self.0.lock().remove(&here.id());
@@ -309,7 +309,7 @@ impl RuntimeConnection {
     }
 }
 
-/// When a connection or a server last answered.
+/// The time of the last answer of a connection or a server.
 pub(super) struct LastAnswer {
     born: Instant,
     /// Microseconds from `born` to the last answer.

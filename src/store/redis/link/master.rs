@@ -29,14 +29,14 @@ pub(super) struct MasterLane {
     pub(super) epochs: watch::Sender<u64>,
     /// The master that the sentinels name; `None` if there are no sentinels, or none has answered yet.
     pub(super) announced: watch::Sender<Option<RedisAddress>>,
-    /// How long calls wait for the first attempt to reconnect after a connection is lost.
+    /// The maximum time for which calls wait for the first attempt to reconnect after a connection is lost.
     pub(super) call_budget: Duration,
     pub(super) status: Mutex<ServerStatus>,
     /// The number of connections so far, including those that were inspected and not used.
     pub(super) dialed: AtomicU64,
     /// Whether the server is suspected to be dead. Only one suspicion is checked at a time.
     pub(super) is_suspected: AtomicBool,
-    /// When the server last answered, on any connection.
+    /// The time of the server's last answer on any connection.
     pub(super) last_answer: LastAnswer,
     pub(super) runtime_connections: RuntimeConnections,
     permits: Semaphore,
@@ -65,7 +65,7 @@ pub(super) struct ServerStatus {
     pub(super) memory: Option<StoreMemory>,
     /// The number of keys that the server has evicted.
     pub(super) evicted: u64,
-    /// Why a reachable server is not used; `None` if it is used.
+    /// The reason why a reachable server is not used; `None` if it is used.
     pub(super) refusal: Option<String>,
     /// The missing rights at the server in use; `None` if there are none.
     pub(super) complaint: Option<String>,
@@ -157,8 +157,8 @@ impl MasterLane {
             .map_err(|_| StoreError::Busy(format!("{CALLS_MAX} calls to one redis server are already running")))
     }
 
-    /// Sends a call as `command`. If the script is unknown there, loads it and sends the call again. `asking` is for a server
-    /// that is importing the hash slot.
+    /// Sends a call as `command`. If the server does not have the script, loads it and sends the call again. `asking` is for
+    /// a server that is importing the hash slot.
     pub(super) async fn send(
         &self,
         wire: &Wire,

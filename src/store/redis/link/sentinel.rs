@@ -33,12 +33,12 @@ use crate::store::{
 
 /// The timeout of a query of one sentinel, including the connect.
 const SENTINEL_WAIT_MAX: Duration = Duration::from_millis(300);
-/// How often a sentinel is queried even if it has announced nothing.
+/// The interval at which a sentinel is queried even if it has announced nothing.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The channel on which sentinels announce another master.
 const SWITCHES: &str = "+switch-master";
 
-/// How the server of a lane is found.
+/// The way in which the server of a lane is found.
 pub(super) enum MasterFinder {
     /// It is the configured server, which must be a master.
     Standalone(RedisAddress),
@@ -74,7 +74,8 @@ impl MasterFinder {
         }
     }
 
-    /// The rights that the user lacks at the sentinels, with the words that grant them; `None` if it has all.
+    /// Returns the rights that the user lacks at the sentinels, with the `ACL SETUSER` arguments that grant them; `None` if
+    /// it has all.
     pub(super) fn complaint(&self) -> Option<String> {
         let Self::Sentinel(sentinel) = self else { return None };
         let denied = sentinel.denied.lock();
@@ -102,7 +103,8 @@ pub(super) struct Sentinels {
     /// The index of the sentinel that is queried first: the last one that answered.
     first: AtomicUsize,
     user: String,
-    /// The rights that the user lacks at the sentinel that was queried last. The keys are the words that would grant them.
+    /// The rights that the user lacks at the sentinel that was queried last. The keys are the `ACL SETUSER` arguments that
+    /// would grant these rights.
     denied: Mutex<BTreeMap<&'static str, String>>,
 }
 

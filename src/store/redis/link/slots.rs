@@ -54,7 +54,7 @@ pub(super) struct SlotMap {
 }
 
 impl SlotMap {
-    /// Reads the answer of the node `asked` to CLUSTER SLOTS. Returns `None` if it has another form.
+    /// Reads the answer of the node `asked` to CLUSTER SLOTS. Returns `None` if the answer is malformed.
     pub(super) fn read(answer: &Value, asked: &RedisAddress) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = entries
@@ -103,14 +103,14 @@ fn read_range(entry: &Value, asked: &RedisAddress) -> Option<(HashSlot, HashSlot
     Some((slot(first)?, slot(last)?, address))
 }
 
-/// How often the masters are searched for misplaced keys. A search takes some ten milliseconds of a master's time in total, in
-/// small parts.
+/// The interval at which the masters are searched for misplaced keys. A search takes some ten milliseconds of a master's time
+/// in total, in small parts.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// How soon the masters are searched again if there are misplaced keys. By then, most slots have been moved completely.
+/// The time until the masters are searched again if there are misplaced keys. By then, most slots have been moved completely.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How soon weir checks again whether all masters are connected.
+/// The time until weir checks again whether all masters are connected.
 const WHOLE_WAIT: Duration = Duration::from_millis(200);
-/// Maximum number of hash slots in one query of a master, so that calls behind it do not wait.
+/// Maximum number of hash slots in one query of a master, so that calls after it do not wait for long.
 const SLOTS_AT_ONCE: usize = 256;
 /// The timeout of the answer to such a query.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -236,7 +236,7 @@ impl From<RedisError> for SlotQueryError {
     }
 }
 
-/// Returns those of `slots` of which the server has keys.
+/// Returns those of `slots` for which the server has keys.
 async fn slots_with_keys(
     connection: &mut MultiplexedConnection,
     slots: &[HashSlot],

@@ -27,9 +27,9 @@ use crate::{
     },
 };
 
-/// How often the server in use is inspected: its role, its history and its settings.
+/// The interval at which the server in use is inspected: its role, its history and its settings.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// How often the user's rights are checked. They are also checked at once when a call was refused.
+/// The interval at which the user's rights are checked. They are also checked at once when a call was refused.
 const RIGHTS_EVERY: Duration = Duration::from_secs(30);
 /// The timeout of an inspection or a check of rights.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -179,7 +179,7 @@ impl MasterLane {
         };
         let began = clock::instant();
         let report = match timeout(PROBE_WAIT_MAX, fetch_report(&mut wire.connection.clone())).await {
-            // The inspection waits behind calls, and those are answered.
+            // The inspection waits for the answers to earlier calls, and the server is sending those.
             Err(_) if wire.last_answer.time() > began => return None,
             Err(_) => return Some(silent()),
             Ok(Err(error)) if error.is_unrecoverable_error() => return Some(LaneState::Connecting),
@@ -222,7 +222,7 @@ fn elapsed_since(began: Instant) -> Duration {
     clock::instant().saturating_duration_since(began)
 }
 
-/// How long a server may leave all calls unanswered.
+/// The maximum time for which a server may leave all calls unanswered.
 const SILENCE_MAX: Duration = Duration::from_millis(200);
 /// The minimum time to wait for the answer to the PING, even if the server has already been silent for [`SILENCE_MAX`].
 const SIGN_WAIT_MIN: Duration = Duration::from_millis(20);
@@ -237,8 +237,8 @@ impl Drop for SuspicionGuard {
 }
 
 impl MasterLane {
-    /// Called when a call got no answer since the moment `since`. Sends a PING on the connection, behind all commands that were
-    /// sent there. If nothing is answered on any connection for [`SILENCE_MAX`], the lane's connection is given up.
+    /// Called when a call got no answer since the moment `since`. Sends a PING on the connection, after all commands that
+    /// were sent there. If nothing is answered on any connection for [`SILENCE_MAX`], the lane's connection is given up.
     pub(super) fn suspect(self: &Arc<Self>, number: u64, since: Instant) {
         self.runtime_connections.drop_own();
         let live = self.live_now().filter(|live| live.number == number);
@@ -269,11 +269,12 @@ async fn sign_of_life(mut connection: MultiplexedConnection) -> bool {
     answer.err().map(|error| RedisErrorMeaning::of(&error)) != Some(RedisErrorMeaning::Broken)
 }
 
-/// How late a timer may fire. If it fires later, this process was suspended or overloaded, and has read no answers meanwhile.
+/// The maximum delay of a timer. If a timer fires later, this process was suspended or overloaded, and has read no answers
+/// meanwhile.
 const LATE_MAX: Duration = Duration::from_millis(10);
 
-/// How long a call waits for its answer. Redis answers the calls of a connection in order, so a waiting call is not stuck while
-/// earlier ones are answered. A wait ends when Redis is silent for too long, or at the total timeout.
+/// The timeout of a call that waits for its answer. Redis answers the calls of a connection in order, so a waiting call is
+/// not stuck while earlier ones are answered. A wait ends when Redis is silent for too long, or at the total timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTimeout {
     began: Instant,
@@ -281,9 +282,9 @@ pub(super) struct CallTimeout {
     silence: Duration,
     /// The timeout in total.
     total: Duration,
-    /// When the timeout is checked next.
+    /// The time of the next check.
     next_check: Instant,
-    /// By how much the last check was late because this process was suspended or overloaded.
+    /// The delay of the last check, because this process was suspended or overloaded.
     late: Duration,
 }
 
@@ -318,7 +319,8 @@ impl CallTimeout {
     /// connection yet.
     pub(super) fn check(&mut self, last_answer: Option<&LastAnswer>, now: Instant) -> TimeoutCheck {
         let late = now.saturating_duration_since(self.next_check);
-        // The extra time is granted once for each delay of this process: answers that arrived meanwhile are read within less.
+        // The extra time is granted once for each delay of this process: answers that arrived meanwhile are read within less
+        // time than that.
         self.late = if late > LATE_MAX && self.late.is_zero() {
             late.min(self.silence)
         } else {
@@ -341,7 +343,7 @@ impl CallTimeout {
     pub(super) fn error(&self, check: &TimeoutCheck) -> StoreError {
         StoreError::Unavailable(match check {
             TimeoutCheck::TooLong => format!(
-                "redis is overloaded: a call has waited for {} ms behind others",
+                "redis is overloaded: a call has waited for {} ms for the answers to earlier calls",
                 self.total.as_millis()
             ),
             TimeoutCheck::Silent(_) | TimeoutCheck::Wait(_) => {

@@ -31,7 +31,7 @@ impl AccountTable {
         day: i64,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        // Until the day is open, the file's contents that are read here cannot change.
+        // The lock is held until the day is open, so that the sums that are read from the file do not change in between.
         let _writing = self.writing.lock();
         let slot = self.slot_or_new(id);
         if slot.lock().days.contains(day) {
@@ -122,7 +122,7 @@ struct OpenDay {
     tags: DayTags,
     /// The sums that differ from those in the file.
     changed: BTreeSet<(SumSubject, SmolStr)>,
-    /// When the day was opened or last received a row, in milliseconds since the Unix epoch.
+    /// The time at which the day was opened or last received a row, in milliseconds since the Unix epoch.
     used_ms: i64,
 }
 
@@ -234,7 +234,7 @@ impl OpenDay {
         }
     }
 
-    /// The number of requests in the account's sums.
+    /// Returns the number of requests in the account's sums.
     fn requests(&self) -> u64 {
         let of_account = self
             .sums
@@ -270,7 +270,7 @@ mod tests {
         (0..count).map(|number| Arc::new(one(number))).collect()
     }
 
-    /// Returns an open day with rows of two keys, of which everything is written.
+    /// Returns an open day with rows of two keys. All of its sums are written.
     fn written() -> OpenDays {
         let mut days = OpenDays::default();
         days.open(DAY, Vec::new(), START_MS);

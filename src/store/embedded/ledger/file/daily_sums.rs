@@ -107,7 +107,7 @@ pub(super) type SumKey = (&'static str, i64, &'static str, &'static str);
 /// Maps a [`SumKey`] to the sealed sums of its rows. An entry is always written completely, so writing it twice has the same
 /// effect.
 pub(super) const SUMS: TableDefinition<'_, SumKey, &[u8]> = TableDefinition::new("daily_sums");
-/// A text that sorts after every name.
+/// A string that sorts after every name.
 pub(super) const LAST: &str = "\u{10ffff}";
 
 /// The sums of one subject, model and day of an account, as the file should have them.
