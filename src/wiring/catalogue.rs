@@ -227,7 +227,8 @@ const PRICE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads the price lists of `[prices]`: the shipped list and the operator's own file.
 ///
-/// # Errors All errors in the lists.
+/// # Errors
+/// All errors in the lists.
 pub(crate) fn price_list(config: &Config) -> Result<PriceList, Vec<FileError>> {
     let list = if config.prices.shipped {
         PriceList::shipped()?

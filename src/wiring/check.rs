@@ -30,7 +30,7 @@ struct CheckedConfig {
     translations: Vec<ModelTranslations>,
     certificates: tls::Identities,
     warnings: Vec<String>,
-    /// The check that the store has passed, as a phrase for the output. `None` without `--store`.
+    /// The result of connecting to the store, as a phrase for the output. `None` without `--store`.
     store: Option<&'static str>,
     /// The line that names the providers that are off. It is printed last, because most operators have keys of only a few
     /// providers. `None` if every provider is on.
@@ -389,7 +389,8 @@ fn open_redis(redis: &RedisConfig) -> Result<RedisStore, StartError> {
 
 /// Connects to the store and returns advice for the operator.
 ///
-/// # Errors The store cannot be reached, or its servers have settings that weir does not accept.
+/// # Errors
+/// The store cannot be reached, or its servers have settings that weir does not accept.
 pub(super) fn store_advice(config: &Config) -> Result<Vec<String>, StartError> {
     let StoreConfig::Redis(redis) = &config.store else {
         return Ok(Vec::new());

@@ -85,7 +85,8 @@ pub(super) fn portal(parts: &NodeParts, state: &Admin, openid: Option<OpenId>) -
 
 /// Builds the client of the OpenID provider. `None` if none is configured.
 ///
-/// # Errors The client secret is missing, or there are no CA certificates to verify the provider's certificate.
+/// # Errors
+/// The client secret is missing, or there are no CA certificates to verify the provider's certificate.
 pub(super) fn openid(parts: &NodeParts) -> Result<Option<OpenId>, StartError> {
     let Some(config) = &parts.config.console.openid else {
         return Ok(None);
@@ -108,7 +109,8 @@ pub(super) fn openid(parts: &NodeParts) -> Result<Option<OpenId>, StartError> {
 
 /// Builds the client of Prometheus. `None` if its URL is not configured.
 ///
-/// # Errors There are no CA certificates to verify Prometheus' certificate.
+/// # Errors
+/// There are no CA certificates to verify Prometheus' certificate.
 pub(super) fn alerts(parts: &NodeParts) -> Result<Option<Alerts>, StartError> {
     let Some(url) = &parts.config.console.prometheus_url else {
         return Ok(None);

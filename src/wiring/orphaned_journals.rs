@@ -26,7 +26,8 @@ use crate::{
     wiring::log_sinks::LogSinks,
 };
 
-/// The interval of the search for orphaned journals while another process has a journal in the same folder.
+/// The interval of the search for orphaned journals while another process has a journal in the same folder. Otherwise,
+/// `LOOK_EVERY_ALONE` applies.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY_ALONE: Duration = Duration::from_secs(5);
 /// The timeout for the end of each of a journal's tasks.

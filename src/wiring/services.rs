@@ -84,7 +84,7 @@ pub(super) struct LifecycleControl {
     pub(super) drain_time: Duration,
     /// How to start a successor. `None` if upgrades are not possible.
     pub(super) launch: Option<Launch>,
-    /// The process that may have the admin API's socket path, which this process then takes over.
+    /// Whether the admin API's socket path can be taken only from a process that has ended, or also from a serving one.
     pub(super) claim: SocketClaim,
 }
 
@@ -286,7 +286,8 @@ fn gateway_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
 
 /// Checks that weir can be a part of a server.
 ///
-/// # Errors The server is configured to run in another process, or to take over the sockets of an earlier process.
+/// # Errors
+/// The server is configured to run in another process, or to take over the sockets of an earlier process.
 fn check_server(server: &Server) -> Result<(), StartError> {
     let refused = |why: &str| Err(StartError::Configuration(why.to_owned()));
     if server.configuration.daemon {

@@ -61,7 +61,7 @@ pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), St
     print_result(written)
 }
 
-/// Marks an embedded ledger as ready to serve, even if the journal has accounts that the ledger lacks.
+/// Marks an embedded ledger as ready to serve, even if the ledger has no accounts and the journal has some.
 fn begin_ledger(folder: &Path) -> Result<(), StartError> {
     let begun = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).and_then(|ledger| ledger.begin(0));
     begun.map_err(|error| StartError::failed("cannot open the embedded ledger", error))

@@ -97,7 +97,8 @@ pub(crate) fn files(config: &Config) -> Vec<PathBuf> {
 
 /// Reads the certificates of all listeners.
 ///
-/// # Errors An error for each certificate that cannot be used, with the line of its setting in the configuration.
+/// # Errors
+/// An error for each certificate that cannot be used, with the line of its setting in the configuration.
 pub(crate) fn read(config: &Config) -> Result<Identities, Vec<FileError>> {
     let mut errors = Vec::new();
     let mut shown = |section, tls: &TlsConfig| {
@@ -207,7 +208,7 @@ pub(crate) fn log_warnings(identities: &Identities) {
     }
 }
 
-/// Formats a time as its date. `unix_seconds` is in seconds since the Unix epoch.
+/// Formats a time as in RFC 3339. `unix_seconds` is in seconds since the Unix epoch.
 pub(crate) fn day(unix_seconds: i64) -> String {
     Timestamp::from_second(unix_seconds).map_or_else(|_| unix_seconds.to_string(), |time| time.to_string())
 }

@@ -50,7 +50,8 @@ pub(in crate::wiring) struct FailureReporter(UnixStream);
 impl Predecessor {
     /// Takes over the connection on standard input, and reads the predecessor's offer from it.
     ///
-    /// # Errors This process was not started by a serving weir, or the serving weir uses another version of the protocol.
+    /// # Errors
+    /// This process was not started by a serving weir, or the serving weir uses another version of the protocol.
     pub(in crate::wiring) fn from_stdin() -> Result<Self, StartError> {
         let line = io::stdin().as_fd().try_clone_to_owned().map_err(connection_error)?;
         let line = UnixStream::from(line);
@@ -74,8 +75,9 @@ impl Predecessor {
 
     /// Checks that the predecessor's store and journal have the same locations as in `config`.
     ///
-    /// # Errors The locations differ. An upgrade to other locations would lose the predecessor's unsettled charges, so weir must
-    /// be restarted.
+    /// # Errors
+    /// The locations differ. An upgrade to other locations would lose the predecessor's unsettled charges, so weir must be
+    /// restarted.
     pub(in crate::wiring) fn check_locations(&self, config: &Config) -> Result<(), StartError> {
         let (before, now) = (&self.offer.kept_in, kept_in(config));
         if *before == now {
