@@ -62,7 +62,7 @@ pub(crate) struct AuditError {
 #[derive(Clone, Debug)]
 pub(crate) struct Audit {
     path: PathBuf,
-    /// The file. It is locked while a line is written.
+    /// The file. It is locked while a line is written, so a hanging disk blocks at most one thread.
     file: Arc<Mutex<File>>,
     wait: Duration,
 }
