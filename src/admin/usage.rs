@@ -205,6 +205,7 @@ struct OverviewTotals {
     models: DailyCosts,
     /// The costs of accounts in the last two weeks.
     account_weeks: DailyCosts,
+    /// The costs of the keys of the most expensive accounts, in the last two weeks.
     key_weeks: DailyCosts,
 }
 

@@ -25,8 +25,9 @@ const LIMITS: WebLimits = WebLimits {
 };
 /// The increase of the polling interval after a poll that was too early (RFC 8628, section 3.5).
 const SLOWER_BY: Duration = Duration::from_secs(5);
-/// The minimum and maximum of the polling interval, and the maximum lifetime of a code, whatever the gateway says.
+/// The minimum and maximum of the polling interval. The interval that the gateway requests is limited to this range.
 const INTERVAL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// The maximum lifetime of a code, which applies if the gateway states a longer one.
 const LASTS_MAX: Duration = Duration::from_secs(3600);
 
 /// A client of the sign-in endpoints of a gateway.
