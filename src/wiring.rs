@@ -256,7 +256,7 @@ fn socket(conf: Option<&Path>) -> Result<PathBuf, String> {
     })
 }
 
-/// Why weir did not start, or why a command failed.
+/// The reason why weir did not start, or why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration or a provider file is invalid. The exit code is 78.

@@ -45,10 +45,10 @@ pub struct ClientArgs {
     pub json: bool,
 }
 
-/// Why a command that calls a running weir failed.
+/// The reason why a command that calls a running weir failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminClientError {
-    /// The configuration cannot be read, which contains the path of the socket.
+    /// The configuration, which contains the path of the socket, cannot be read.
     #[error("{0}")]
     Configuration(String),
     /// No weir listens on the socket.

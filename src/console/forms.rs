@@ -42,7 +42,7 @@ pub(super) struct RefusedForm {
     pub(super) action: String,
     /// The submitted values.
     pub(super) fields: FormFields,
-    /// Why the form was refused.
+    /// The reason why the form was refused.
     pub(super) message: String,
     /// The HTTP status of the refusal.
     pub(super) status: StatusCode,

@@ -101,7 +101,7 @@ const FORM_WAIT: Duration = Duration::from_secs(30);
 /// The context in which a listener receives requests to the console or the portal.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerContext {
-    /// How browsers reach the listener.
+    /// The way in which browsers reach the listener.
     pub(crate) site: Site,
     /// The maximum size of a form, in bytes. One connection has at most one form in memory.
     pub(crate) form_bytes_max: usize,
@@ -268,7 +268,7 @@ impl RequestOrigin<'_> {
     }
 }
 
-/// How browsers reach the console or the portal.
+/// The way in which browsers reach the console or the portal.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     /// The configured address. `None` if no address is configured.

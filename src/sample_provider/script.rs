@@ -62,9 +62,9 @@ pub struct SampleScript {
     pub close: Option<CutStyle>,
     /// Whether a break occurs in the middle of an event.
     pub half_event: Option<bool>,
-    /// The number of input tokens reported as read from a cache, in addition to those of the prompt.
+    /// The number of additional input tokens that are reported as read from a cache.
     pub cache_read: Option<u64>,
-    /// The number of input tokens reported as written to a cache, in addition to those of the prompt.
+    /// The number of additional input tokens that are reported as written to a cache.
     pub cache_write: Option<u64>,
     /// The number of output tokens of hidden reasoning. These tokens are billed and are in the usage, but not in the content.
     pub hidden_tokens: Option<u64>,

@@ -3,7 +3,7 @@
 //! The service does no I/O: a listener passes a [`PublicRequest`] with the current time, and gets a [`PublicResponse`]. The
 //! service's only state is rendered documents and rate limits. `openapi.json` describes the service for users.
 //!
-//! For a model named `summary`, there is no JSON document about this model alone, because its path is that of the summary of all
+//! For a model named `summary`, there is no JSON document about this model alone, because the path leads to the summary of all
 //! models. The model is listed in the summary and on the status page.
 
 mod document;

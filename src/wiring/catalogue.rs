@@ -159,8 +159,8 @@ pub(crate) fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     Ok(files)
 }
 
-/// Returns the paths of all files besides weir.toml that affect models and providers, whether they exist or not: provider files
-/// and their folder, the price list, and secrets.
+/// Returns the paths of all files except weir.toml that affect models and providers: provider files and their folder, the price
+/// list, and secrets. The files need not exist.
 pub(crate) fn files(config: &Config) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
     if let Some(folder) = &config.rules.folder {

@@ -22,7 +22,7 @@ use crate::{
     wiring::{StartError, catalogue, client_runtime, log_sinks, money, parts, print_result, store, tls},
 };
 
-/// What `weir check` found in a configuration without mistakes.
+/// The findings of `weir check` in a configuration without mistakes.
 struct CheckedConfig {
     providers: usize,
     on: usize,
@@ -428,7 +428,7 @@ async fn read_advice(store: &RedisStore, homes: Result<NodeLogHomes, StartError>
     said.extend(store.advice().await.into_iter().map(str::to_owned));
     match homes {
         Ok(homes) => {
-            // A store that is not set up has no nodes. That it is not set up was reported above.
+            // A store that is not set up has no nodes. The missing setup was reported above.
             let nodes = store.log_homes().await.unwrap_or_default();
             said.extend(homes.warning("this configuration", &nodes));
         }

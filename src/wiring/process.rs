@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::config::Config;
 
-/// Who owns the process that weir runs in. The owner handles signals, notifies the service manager and ends the process.
+/// The owner of the process that weir runs in. The owner handles signals, notifies the service manager and ends the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessOwner {
     /// weir owns the process: `weir serve` or `weir demo`.

@@ -41,7 +41,7 @@ pub(crate) struct RunningWeir {
     /// The owner of the process.
     pub(super) process: ProcessOwner,
     pub(super) phase: watch::Receiver<Phase>,
-    /// How long running requests may continue after the gateway has stopped accepting requests.
+    /// The maximum time for which running requests continue after the gateway has stopped accepting requests.
     pub(super) drain_time: Duration,
     /// Turns true when the successor serves.
     pub(super) handed_over: watch::Receiver<bool>,
@@ -220,7 +220,7 @@ struct StopTimeouts {
     close: Duration,
 }
 
-/// Why the process accepts no further requests.
+/// The reason why the process accepts no further requests.
 enum StopReason {
     /// A signal was received, or the server shuts down.
     Ordered,
@@ -237,8 +237,8 @@ async fn wait_for_stop(phase: &mut watch::Receiver<Phase>, mut handed_over: watc
     }
 }
 
-/// Waits until no request runs in this process or its predecessor, or until the remaining requests have to be ended. The
-/// predecessor may need this process's store, and a service manager would kill it at the end of this process.
+/// Waits until no request runs in this process or its predecessor, or until the remaining requests have to be ended. This process
+/// must not end before its predecessor, which may need this process's store and would be killed by a service manager.
 async fn drain_requests(
     mut phase: watch::Receiver<Phase>,
     drain: &Drain,

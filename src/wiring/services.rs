@@ -67,7 +67,7 @@ pub struct Services {
     background: Runtime,
 }
 
-/// Who owns the process, and which sockets it inherits.
+/// The owner of the process, and the sockets that the process inherits.
 pub(super) struct ProcessOrigin<'a> {
     pub(super) process: ProcessOwner,
     /// The sockets that a service manager has passed to the process.
@@ -82,7 +82,7 @@ pub(super) struct LifecycleControl {
     pub(super) server: ServerEnd,
     /// The maximum time for which running requests continue after the gateway has stopped accepting requests.
     pub(super) drain_time: Duration,
-    /// How to start a successor. `None` if upgrades are not possible.
+    /// The data for starting a successor. `None` if upgrades are not possible.
     pub(super) launch: Option<Launch>,
     /// Whether the admin API's socket path can be taken only from a process that has ended, or also from a serving one.
     pub(super) claim: SocketClaim,

@@ -47,7 +47,7 @@ const TAKE_WAIT: Duration = Duration::from_secs(30);
 /// The timeout for the end of a successor that has closed its connection.
 const END_WAIT: Duration = Duration::from_secs(1);
 
-/// How to start a successor.
+/// The data for starting a successor.
 pub(super) struct Launch {
     /// The path with which the program was called. A newer program may have this path by now.
     pub(super) program: OsString,
@@ -232,7 +232,7 @@ impl Upgrader {
     }
 }
 
-/// Why the successor does not serve.
+/// The reason why the successor does not serve.
 #[derive(Debug)]
 enum UpgradeFailure {
     /// The successor has reported this reason, or this process has found it.

@@ -225,7 +225,7 @@ pub(super) struct OpenIdClient {
     client: WebClient,
 }
 
-/// Why a request to the provider failed.
+/// The reason why a request to the provider failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OpenIdRequestError {
     /// The provider's error code (RFC 6749, section 5.2). `None` if the provider sent none.
