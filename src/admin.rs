@@ -1,6 +1,6 @@
-//! Handles the calls of the admin API, without its listeners. Callers are the subcommands, the console and the portal. Every
-//! change is written to the audit record before it is made. All users of the console share recent answers, so that the load on
-//! the store does not grow with their number.
+//! Handles the calls of the admin API; the API's listeners are elsewhere. Callers are the subcommands, the console and the
+//! portal. Every change is written to the audit record before it is made. All users of the console share recent answers, so the
+//! load on the store does not grow with the number of users.
 
 mod accounts;
 pub(crate) mod audit;
@@ -54,9 +54,9 @@ pub(crate) use crate::admin::node::AdminLogBackends;
 
 /// Lists the models and providers of this node, and switches providers on and off.
 pub(crate) trait ProviderDirectory: Send + Sync {
-    /// Returns the models that are served now. A model whose providers are all switched off is left out.
+    /// Returns the models that are served now. Leaves out a model whose providers are all switched off.
     fn models(&self) -> Vec<ModelView>;
-    /// Returns the public name of the model that has this name or alias, whether it is served now or not.
+    /// Returns the public name of the model with this name or alias, even if the model is not served now.
     ///
     /// # Errors
     /// No model has this name or alias. Contains the most similar name, or `None` if no name is similar enough.
@@ -66,16 +66,16 @@ pub(crate) trait ProviderDirectory: Send + Sync {
     fn price(&self, provider: &str, model: &str) -> Option<Arc<Price>>;
     /// Returns all providers, including those that are switched off.
     fn providers(&self) -> Vec<ProviderView>;
-    /// Switches a provider on or off. Returns whether the provider was in the other position before.
+    /// Switches a provider on or off. Returns whether this has changed the provider's state.
     ///
     /// # Errors
-    /// The position cannot be saved. Nothing has changed.
+    /// The new state cannot be saved, so the provider's state has not changed.
     fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool>;
 }
 
 /// Issues links that open sessions of the console.
 pub(crate) trait ConsoleLinks: Send + Sync {
-    /// Issues a link that must be opened within a minute and then opens one session, with this role, on behalf of `opener`.
+    /// Issues a link that opens one session with this role on behalf of `opener`. The link must be opened within a minute.
     ///
     /// # Errors
     /// No link can be issued. Contains the reason.
@@ -104,26 +104,26 @@ pub(crate) struct Admin {
     archive: Option<Arc<dyn Archive>>,
     /// The current and the former log backend.
     homes: AdminLogBackends,
-    /// Reads the log from all log backends.
+    /// The reader of the log in all log backends.
     log: Arc<LogReader>,
-    /// The threads that write exports of the log. They are reused, so that an export reuses the memory of the previous one.
+    /// The threads that write exports of the log. They are reused, so an export reuses the memory of the previous export.
     exporting: LowPriorityThreads,
     providers: Arc<dyn ProviderDirectory>,
     prefix: KeyPrefix,
     audit: Audit,
-    /// Issues links that open the console. `None` if the console is off.
+    /// The issuer of links that open the console. `None` if the console is off.
     console: Option<Arc<dyn ConsoleLinks>>,
     /// The sessions of users of the console and the portal.
     web_sessions: Arc<dyn WebSessionStore>,
     /// The sign-ins of agents. `None` if agents cannot sign in.
     sign_ins: Option<Arc<AgentSignIns>>,
-    /// Starts a successor of this process. `None` if this process cannot be upgraded.
+    /// The component that starts a successor of this process. `None` if this process cannot be upgraded.
     upgrades: Option<Arc<dyn Upgrades>>,
     /// Locked while an account is changed, so that this process changes one account at a time.
     changing: Arc<tokio::sync::Mutex<()>>,
     /// The number of changes that were made through this node.
     changes_seen: ChangeCounter,
-    /// The most recent answers, which callers share.
+    /// The cache of recent answers, which callers share.
     recent: Arc<ResponseCache<SharedAnswer>>,
 }
 
@@ -133,9 +133,9 @@ pub(crate) struct AdminStores {
     pub keys: Arc<dyn KeyStore>,
     /// The ledger, from which accounts and the consumption log are read.
     pub ledger: Arc<dyn LedgerStore>,
-    /// Submits changes of accounts, and records changes of keys in the journal.
+    /// The component that submits changes of accounts and records changes of keys in the journal.
     pub changes: Arc<dyn AccountChanges>,
-    /// Backs up the complete store. `None` if other processes can read the store directly.
+    /// The complete store, for backups. `None` if other processes can read the store directly.
     pub archive: Option<Arc<dyn Archive>>,
     /// The current and the former log backend.
     pub homes: AdminLogBackends,
@@ -179,7 +179,7 @@ impl Admin {
         &self.log
     }
 
-    /// Lets callers request links that open the console.
+    /// Adds the issuer of links that open the console.
     pub(crate) fn with_console(self, links: Arc<dyn ConsoleLinks>) -> Self {
         Self {
             console: Some(links),
@@ -187,7 +187,7 @@ impl Admin {
         }
     }
 
-    /// Lets agents sign in; `None` leaves that off.
+    /// Adds the sign-ins of agents; with `None`, agents cannot sign in.
     pub(crate) fn with_sign_ins(self, sign_ins: Option<Arc<AgentSignIns>>) -> Self {
         Self { sign_ins, ..self }
     }
@@ -210,11 +210,11 @@ impl Admin {
         self.audit.record(change).await
     }
 
-    /// Writes a sign-in to the audit record, before it takes place. This is not a call of the API: only pages of this process
-    /// make it.
+    /// Writes a sign-in to the audit record, before the sign-in takes effect. This is not a call of the API: only pages of this
+    /// process use it.
     ///
     /// # Errors
-    /// The audit record cannot be written. The sign-in must not take place.
+    /// The audit record cannot be written. The caller must not complete the sign-in.
     pub(crate) async fn record_sign_in(&self, peer: AdminPeer, role: Role) -> Result<(), AdminError> {
         let _change = self.changes_seen.begin();
         let written = self.audit(peer, "console.sign_in", "", &AuditedSignIn { role }).await;
@@ -222,7 +222,7 @@ impl Admin {
     }
 }
 
-/// The values that the audit record has for a sign-in.
+/// The values of a sign-in in the audit record.
 #[derive(Serialize)]
 struct AuditedSignIn {
     role: Role,
@@ -230,12 +230,12 @@ struct AuditedSignIn {
 
 /// The minimum time for which an answer is reused.
 const REUSE_MIN: Duration = Duration::from_secs(1);
-/// An answer is reused for this multiple of the time that it took. So answering one call takes at most a twentieth of the store's
-/// time.
+/// An answer is reused for this multiple of the time that it took to prepare. Therefore each call occupies the store for at most
+/// a twentieth of the time.
 const REUSE_FACTOR: u32 = 20;
 /// The maximum time for which an answer is reused.
 const REUSE_MAX: Duration = Duration::from_secs(30);
-/// The maximum number of stored answers, each of at most about 200 KB. Further answers are not shared.
+/// The maximum number of stored answers. Each has at most about 200 KB. Further answers are not shared.
 const ANSWERS_MAX: usize = 64;
 
 /// An answer of the admin API that several callers share.
@@ -267,8 +267,8 @@ impl<T> Default for ResponseCache<T> {
 }
 
 impl<T: Clone> ResponseCache<T> {
-    /// Returns the result of `make`. Instead returns a recent result for the same path if no change was made through this node
-    /// since. Concurrent callers share one call of `make`.
+    /// Returns a recent result for the same path, if no change was made through this node since then. Otherwise calls `make` and
+    /// returns its result. Concurrent callers share one call of `make`.
     async fn get(&self, path: &str, changes: &ChangeCounter, make: impl Future<Output = T>) -> T {
         let known = self.entry(path, changes.count(), clock::instant());
         let made = known.made.get_or_init(|| async {
@@ -302,16 +302,16 @@ impl<T> CachedAnswer<T> {
     }
 }
 
-/// Returns how long an answer can be reused that took this long to prepare.
+/// Returns the time for which an answer can be reused, from the time that it took to prepare.
 fn reuse_time(took: Duration) -> Duration {
     took.saturating_mul(REUSE_FACTOR).clamp(REUSE_MIN, REUSE_MAX)
 }
 
-/// Counts the changes that were made through this node. All parts of the admin API share it.
+/// A counter of the changes that were made through this node. All parts of the admin API share the counter.
 #[derive(Clone, Debug, Default)]
 struct ChangeCounter(Arc<AtomicU64>);
 
-/// A change that is being made. When this is dropped, the change is counted, whether it succeeded or not.
+/// A change in progress. When this value is dropped, the change is counted, whether it succeeded or failed.
 #[must_use = "the change counts as made when this is dropped"]
 struct PendingChange<'a>(&'a AtomicU64);
 
@@ -395,8 +395,8 @@ impl Admin {
         question.answer(self, author).await
     }
 
-    /// Answers a call that changes nothing. All callers share an answer for some seconds, so it must not depend on the author.
-    /// The answer includes every change that was made through this node.
+    /// Answers a read-only call. All callers share an answer for some seconds, so the answer must not depend on the author. The
+    /// answer includes every change that was made through this node.
     ///
     /// # Errors
     /// The call cannot be answered, or the author's role does not permit it.
@@ -422,7 +422,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Requests an answer, which contains the number of answers that were prepared.
+    /// Requests an answer. The content of an answer is the number of answers that were prepared so far.
     async fn ask(recent: &ResponseCache<u64>, path: &str, changes: &ChangeCounter, made: &AtomicU64) -> u64 {
         let make = async { made.fetch_add(1, Ordering::SeqCst) + 1 };
         recent.get(path, changes, make).await

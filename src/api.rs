@@ -1,5 +1,5 @@
-//! The request and answer types of the admin API, each request with its HTTP method and path. The server and the clients share
-//! these types, so neither spells the name of a field in a string. Also the errors that it returns.
+//! The request, answer and error types of the admin API. Each request type has its HTTP method and path. The server and the
+//! clients share these types, so no field name is repeated as a string.
 
 pub(crate) mod accounts;
 pub(crate) mod keys;
@@ -24,12 +24,12 @@ use crate::domain::{
     sign_in::{Role, device_request::UserCode},
 };
 
-/// A request to the admin API. The fields that the path names as `{segments}` are sent in the path. All other fields are sent in
-/// the query of a GET or DELETE, and in the JSON body of any other method.
+/// A request to the admin API. Fields whose names occur in the path as `{segments}` are sent in the path. All other fields are
+/// sent in the query of a GET or DELETE request, or in the JSON body of any other request.
 pub(crate) trait AdminQuestion: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// The type of the answer to this request.
     type Answer: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static;
-    /// The HTTP method of this request. A GET changes nothing, and a recent answer to it may be reused.
+    /// The HTTP method of this request. A GET request changes nothing, and a recent answer to it can be reused.
     const METHOD: Method;
     /// The path of this request, such as `/v1/keys/{id}`.
     const PATH: &'static str;
@@ -49,7 +49,7 @@ pub(crate) trait AdminQuestion: Serialize + DeserializeOwned + JsonSchema + Send
     }
 }
 
-/// Implements [`AdminQuestion`] for a type: `question!(ShowKey => Key: GET "/v1/keys/{id}", Viewer)`. Items that differ from the
+/// Implements [`AdminQuestion`] for a type: `question!(ShowKey => Key: GET "/v1/keys/{id}", Viewer)`. Items that replace the
 /// trait's defaults can follow after a semicolon.
 macro_rules! question {
     ($question:ty => $answer:ty: $method:ident $path:literal, $role:ident $(; $($more:tt)*)?) => {
@@ -64,7 +64,8 @@ macro_rules! question {
 }
 pub(crate) use question;
 
-/// Serializes a type as a JSON string by its `Display`, deserializes it by its `FromStr`, and describes it by a JSON Schema.
+/// Implements the serialization of a type as a JSON string by the type's `Display`, the deserialization by its `FromStr`, and the
+/// JSON Schema.
 macro_rules! text_value {
     ($name:ident, $description:literal) => {
         impl<'de> serde::Deserialize<'de> for $name {
@@ -84,7 +85,7 @@ macro_rules! text_value {
     };
 }
 
-/// Implements `JsonSchema` for a type by a JSON literal.
+/// Implements `JsonSchema` for a type with a schema in the form of a JSON literal.
 macro_rules! schema {
     ($name:ident, $schema:tt) => {
         impl schemars::JsonSchema for $name {
@@ -103,7 +104,7 @@ macro_rules! schema {
     };
 }
 
-/// Implements `Deserialize` for a type by `$read`, a function of a JSON value. If `$read` returns `None`, the error is
+/// Implements `Deserialize` for a type. `$read` is a function that converts a JSON value; if it returns `None`, the error is
 /// `$message`.
 macro_rules! json_value {
     ($name:ident, $message:expr, $read:expr) => {
@@ -213,7 +214,7 @@ impl AdminError {
         Self::new(AdminErrorCode::Invalid, message)
     }
 
-    /// Creates the error that a field is invalid.
+    /// Creates the error for an invalid field.
     pub(crate) fn of_field(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             field: Some(field.into()),
@@ -233,7 +234,7 @@ impl AdminError {
         Self::new(AdminErrorCode::NotFound, message)
     }
 
-    /// Creates the error that a change was based on a version other than `present`, the object's current version.
+    /// Creates the error for a change that was based on another version than `present`, the object's current version.
     pub(crate) fn changed(message: impl Into<String>, present: Version) -> Self {
         Self {
             version: Some(present),
@@ -241,7 +242,7 @@ impl AdminError {
         }
     }
 
-    /// Puts a description of the work that has already been done in front of the message.
+    /// Inserts a description of the work that has already been done before the message.
     pub(crate) fn with_context(self, done: &str) -> Self {
         let message = format!("{done}: {self}");
         Self {
@@ -257,7 +258,7 @@ impl AdminError {
     }
 }
 
-/// Writes `FIELD: MESSAGE`, or only the message if the error is not about a field.
+/// Formats the error as `FIELD: MESSAGE`, or as the message alone if the error is not about a field.
 impl fmt::Display for AdminError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(field) = &self.field {

@@ -161,8 +161,8 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Parses the arguments; the first one is the program's name. An error contains the text to print. Help and version are returned
-/// as errors too, but are not failures.
+/// Parses the arguments, of which the first is the program's name. An error contains the text to print. Help and version are also
+/// returned as errors, but are not failures.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
     let takes_conf = args
@@ -278,10 +278,10 @@ pub(crate) fn write_manual(args: &ManualArgs) -> io::Result<()> {
     write_manual_pages(CommandLine::command(), &args.folder)
 }
 
-/// The timeout of `weir upgrade`. It is longer than the time that the running process waits for the new one.
+/// The timeout of `weir upgrade`. It is longer than the time for which the running process waits for the new process.
 const UPGRADE_WAIT: Duration = Duration::from_secs(900);
 
-/// Requests the upgrade from the running process, and prints which process serves now.
+/// Requests an upgrade from the running process, and prints the id of the process that serves afterwards.
 pub(crate) async fn upgrade_process(
     args: &ClientArgs,
     client: &AdminClient,
@@ -325,26 +325,26 @@ pub(crate) fn write_manual_pages(mut line: clap::Command, folder: &Path) -> io::
     Ok(())
 }
 
-/// The word on the command line for a value that is not set. The default applies instead.
+/// The keyword on the command line for a setting without a value, to which the default applies.
 pub(crate) const DEFAULT: &str = "default";
 
-/// The value of an option that can also be a word for "no value", such as `none`.
+/// The value of an option, or `None` for a keyword that means "no value", such as `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OrNone<T>(pub(crate) Option<T>);
 
 impl<T> OrNone<T> {
-    /// Converts an option to the admin API's field: left out, null or a value.
+    /// Converts an option to a field of the admin API: left out, null or a value.
     pub(crate) fn nullable(option: Option<Self>) -> Nullable<T> {
         option.map(|Self(value)| value)
     }
 }
 
-/// Parses a value, or the word `none`.
+/// Parses a value, or the keyword `none`.
 pub(crate) fn or_none<T: FromStr>(text: &str) -> Result<OrNone<T>, T::Err> {
     or("none", text)
 }
 
-/// Parses a value, or the word `none` that stands for no value.
+/// Parses a value, or the keyword in the parameter `none`, which means "no value".
 pub(crate) fn or<T: FromStr>(none: &str, text: &str) -> Result<OrNone<T>, T::Err> {
     if text == none {
         return Ok(OrNone(None));
@@ -412,7 +412,7 @@ fn notify(text: &str) -> Result<OrNone<Percents>, String> {
     or(DEFAULT, text)
 }
 
-/// Returns an error for an update without any change, because an option was probably forgotten.
+/// Returns an error if an update is empty, because the user has probably forgotten an option.
 pub(crate) fn something_to_change(is_empty: bool) -> Result<(), AdminClientError> {
     if is_empty {
         let help = "nothing to change: give at least one option, see --help";
@@ -421,7 +421,7 @@ pub(crate) fn something_to_change(is_empty: bool) -> Result<(), AdminClientError
     Ok(())
 }
 
-/// The message for any other text.
+/// The error message for an invalid overlap.
 const OVERLAP_HINT: &str =
     "give a whole number with s, m, h or d, such as 24h, at most 30d; or 0 to end the old secret at once";
 
@@ -433,7 +433,7 @@ impl OverlapArg {
     /// Parses a number with a unit.
     ///
     /// # Errors
-    /// The text is not such a time. Contains a message that says what is valid.
+    /// The text is not a valid time. Contains a message that describes valid times.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
         let number: u64 = digits.parse().map_err(|_| OVERLAP_HINT)?;
@@ -479,7 +479,7 @@ impl<T> IdArgs<T>
 where
     T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Send + Sync + 'static,
 {
-    /// Returns the id, or an error if it was not given.
+    /// Returns the id, or an error if no id was given.
     pub(crate) fn id_or_error(&self) -> Result<T, AdminClientError> {
         let given = self.positional.as_ref().or(self.option.as_ref());
         given
@@ -489,7 +489,7 @@ where
 }
 
 impl IdArgs {
-    /// Returns the id as text. Empty if it was not given.
+    /// Returns the id as a string. Empty if no id was given.
     pub fn id(&self) -> &str {
         let given = self.positional.as_deref().or(self.option.as_deref());
         given.unwrap_or_default()
@@ -551,7 +551,7 @@ mod manual_tests {
         }
     }
 
-    /// Returns a text in the form that it has in a manual page.
+    /// Returns a text in the encoding of a manual page.
     fn roff(text: &str) -> String {
         text.replace('-', "\\-").replace('\'', "\\*(Aq")
     }

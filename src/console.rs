@@ -1,8 +1,8 @@
-//! The HTML pages for users: the operators' console on a listener of its own, and the portal for key owners on the gateway's
+//! The HTML pages for users: the operators' console on its own listener, and the portal for key owners on the gateway's
 //! listeners.
 //!
-//! Pages are complete HTML documents without scripts. All changes go through the admin API ([`crate::admin`]), with its checks
-//! and its audit record.
+//! Pages are complete HTML documents without scripts. Every change is a call of the admin API ([`crate::admin`]), which checks it
+//! and writes it to the audit record.
 
 mod forms;
 mod key_page;
@@ -68,7 +68,8 @@ pub(crate) use crate::console::{
 
 /// The data that the console reads in addition to the admin API. No method blocks.
 pub(crate) trait ConsoleSource: Send + Sync {
-    /// Returns how the models performed in the last 24 hours. `None` until the public record has been read from the store.
+    /// Returns the public record of the models' performance in the last 24 hours. `None` until the record has been read from the
+    /// store.
     fn window(&self) -> Option<StabilityWindow>;
     /// Returns this node's current problems, each as a sentence.
     fn troubles(&self) -> Vec<String>;
@@ -80,11 +81,11 @@ pub(crate) trait ConsoleSource: Send + Sync {
     fn gateway(&self) -> String;
 }
 
-/// The context in which a page answers one request.
+/// The context of a request: the data and functions that a page needs to answer it.
 struct PageContext<'a> {
     /// The admin API.
     api: &'a Admin,
-    /// This node's reports about itself.
+    /// The data about this node that the admin API does not have.
     source: &'a dyn ConsoleSource,
     /// The session to which the request belongs.
     session: &'a BrowserSession<Operator>,
@@ -95,7 +96,8 @@ struct PageContext<'a> {
 }
 
 impl PageContext<'_> {
-    /// Makes a call of the admin API that only reads. All sessions share the answer for some seconds ([`Admin::call_cached`]).
+    /// Makes a read-only call of the admin API. The answer is cached for some seconds and shared by all sessions
+    /// ([`Admin::call_cached`]).
     async fn fetch<Q: AdminHandler>(&self, question: Q) -> Result<Arc<Q::Answer>, AdminError> {
         self.api.call_cached(self.peer().into(), question).await
     }
@@ -105,8 +107,8 @@ impl PageContext<'_> {
         self.api.call(self.peer().into(), question).await
     }
 
-    /// Makes a call that changes an object. If the object no longer has the version that its page was rendered from, it is not
-    /// changed. `None` for any version.
+    /// Makes a call that changes an object. `version` is the object's version when its page was rendered. If the object now has
+    /// another version, the call is refused. `None` accepts any version.
     async fn change_seen<Q: AdminHandler>(&self, version: Option<&str>, question: Q) -> Result<Q::Answer, AdminError> {
         let version = version.map(str::parse).transpose();
         let version = version.map_err(|error: VersionError| AdminError::invalid(error.to_string()))?;
@@ -135,7 +137,7 @@ fn below(path: &str, segment: &str) -> String {
     format!("{path}/{}", utf8_percent_encode(segment, SEGMENT))
 }
 
-/// The maximum size of a form, in bytes. The largest form has a request that was pasted into the page about provider files.
+/// The maximum size of a form, in bytes. The largest form is on the page about provider files, and contains a pasted request.
 const FORM_BYTES_MAX: usize = 256 * 1024;
 
 /// Serves connections to the console's listener.
@@ -175,7 +177,7 @@ pub(crate) struct ConsoleApp {
 
 #[async_trait]
 impl HttpServerApp for ConsoleApp {
-    // Errors of a connection are ignored, because the client notices them and they say nothing about weir.
+    // Errors of a connection are ignored, because the client notices them and they are not weir's faults.
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,
@@ -204,8 +206,8 @@ const LIMITS: WebLimits = WebLimits {
     answer_bytes_max: 1024 * 1024,
     idle_max: 0,
 };
-/// How long a response or a failure is shared, from the time of the request. This is longer than either takes, so that not every
-/// user waits for an unreachable Prometheus.
+/// The time from a request to Prometheus during which all users share its response or failure. This is longer than the timeout of
+/// the request, so not every user waits for an unreachable Prometheus.
 const SHARED_FOR: Duration = Duration::from_secs(3);
 
 /// A client of Prometheus that fetches its alerts. All users who view them at about the same time share one response.
@@ -215,8 +217,8 @@ pub(crate) struct Alerts {
     last: Mutex<Option<(Instant, AlertsReply)>>,
 }
 
-/// Resolves to the alerts, the most severe first, or to the reason why they are not known. It takes at most the timeout of a
-/// request.
+/// A future that resolves to the alerts, the most severe first, or to the reason why they are not known. It resolves within the
+/// timeout of a request.
 pub(crate) type AlertsReply = Shared<BoxFuture<'static, Arc<Result<Vec<Alert>, String>>>>;
 
 /// An alert whose condition holds.
@@ -226,12 +228,12 @@ pub(crate) struct Alert {
     #[serde(default)]
     annotations: AlertAnnotations,
     state: AlertState,
-    /// The time since which the alert's condition has held.
+    /// The time at which the alert's condition began to hold.
     #[serde(rename = "activeAt")]
     since: Timestamp,
 }
 
-/// The labels of an alert that weir uses. The alerting rules set them.
+/// The labels of an alert that weir reads. The alerting rules set these labels.
 #[derive(Debug, Deserialize)]
 struct AlertLabels {
     alertname: String,
@@ -239,7 +241,7 @@ struct AlertLabels {
     severity: String,
 }
 
-/// The texts of an alert that weir uses. The alerting rules set them.
+/// The annotations of an alert that weir reads. The alerting rules set these annotations.
 #[derive(Debug, Default, Deserialize)]
 struct AlertAnnotations {
     #[serde(default)]
@@ -267,8 +269,8 @@ struct PrometheusAlertData {
 }
 
 impl Alerts {
-    /// Creates a client of the Prometheus at this URL. Trusts the platform's CA certificates and those in `ca`, the content of a
-    /// PEM file.
+    /// Creates a client of the Prometheus server at this URL. Trusts the platform's CA certificates and those in `ca`, the
+    /// content of a PEM file.
     ///
     /// # Errors
     /// There are no usable CA certificates.

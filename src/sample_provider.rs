@@ -1,15 +1,16 @@
 //! The sample provider: a scripted provider for all three protocols of clients and for `chat/completions`. `weir demo`, tests
 //! and benches use it.
 //!
-//! The sample provider answers any path that ends like a provider's, and accepts any credential. It derives its text from the
-//! prompt, counts its own tokens, and records in a ledger what it would bill. Flags, the model's name and a mark in the prompt
-//! script its behaviour, for example its pace, a status, a break, a stall or odd usage (see [`SampleScript`]).
+//! The sample provider answers any path that ends like a path of a real provider, and accepts any credential. It derives its text
+//! from the prompt, counts the tokens, and records in a ledger the amounts that it would bill. Flags, the model's name and a mark
+//! in the prompt determine its behaviour: for example the pace, the status, a break, a stall or wrong usage (see
+//! [`SampleScript`]).
 //!
-//! Requests of `chat/completions` are checked strictly. The code of the error names the fault.
+//! Requests of `chat/completions` are checked strictly. The `code` of the error names the fault.
 //!
 //! Reading order: [`script`] (the scripted behaviour), `ask` (the request), `answer` (the content of the answer), `messages`,
 //! `responses`, `gemini` and `chat` (the answer's form in each protocol), `performance` (the steps of one response), `ledger`,
-//! `server`. All but the last two are pure.
+//! `server`. All modules except the last two are pure.
 
 mod answer;
 mod ask;
@@ -110,8 +111,8 @@ impl SampleProviderArgs {
     }
 }
 
-/// Serves requests until SIGINT or SIGTERM. Prints the line `sample-provider listening on http://ADDR` to standard output once it
-/// listens.
+/// Serves requests until SIGINT or SIGTERM. Once the server listens, prints the line `sample-provider listening on http://ADDR`
+/// to standard output.
 pub(crate) async fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderError> {
     let settings = args.settings()?;
     let address = args.listen;
@@ -139,10 +140,10 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// The settings for [`serve`]. The default accepts any key, counts tokens and writes no ledger.
+/// The settings for [`serve`]. By default, the server accepts any key, counts tokens and writes no ledger.
 #[derive(Clone, Default)]
 pub struct SampleSettings {
-    /// The lowest layer of the script. The layers of the model's name and of the mark in the prompt override it.
+    /// The lowest layer of the script. The layers in the model's name and in the prompt's mark override it.
     pub script: SampleScript,
     /// The source of the token counts.
     pub counting: TokenCounting,
@@ -159,22 +160,22 @@ pub struct SampleSettings {
 /// The source of the token counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TokenCounting {
-    /// The tokens are counted from the texts, with o200k if the feature `exact-tokens` is on. Long parts are estimated, and the
-    /// ledger records that.
+    /// The tokens of the texts are counted, with o200k if the feature `exact-tokens` is on. The tokens of long parts are
+    /// estimated, and the ledger records that they are estimates.
     #[default]
     Text,
-    /// The counts are fixed: 100 input tokens, and one output token per delta. Answers with a fixed number of deltas are then
-    /// rendered once and reused, including their ids.
+    /// The counts are fixed: 100 input tokens, and one output token per delta. An answer with a fixed number of deltas is
+    /// rendered once and reused, including its ids.
     Fixed,
 }
 
 /// The part of an answer that the sample provider bills if the client disconnects before the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientGoneBilling {
-    /// The complete answer, because generation continues, as at real providers.
+    /// The complete answer, because generation continues, as it does at real providers.
     #[default]
     Finish,
-    /// Only the part that was generated until then.
+    /// Only the part that was generated before the client disconnected.
     Stop,
 }
 

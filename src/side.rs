@@ -1,5 +1,5 @@
-//! The listeners beside the gateway's: the operators' endpoints, the public stability service, the redirect to HTTPS and the
-//! admin API. The handlers of the first two are in this file.
+//! The listeners other than the gateway's: the operators' endpoints, the public stability service, the redirect to HTTPS and the
+//! admin API. This file has the handlers of the operators' endpoints and the public stability service.
 
 pub(crate) mod admin;
 pub(crate) mod connection;
@@ -40,8 +40,7 @@ use crate::{
     telemetry::metrics::{self, Metrics},
 };
 
-/// Serves connections to the listener of the public stability service. Other paths than the service's get 404, in the service's
-/// format.
+/// Serves connections to the listener of the public stability service. An unknown path gets status 404 in the service's format.
 pub(crate) struct PublicHandler {
     app: Arc<PublicApp>,
 }
@@ -74,7 +73,7 @@ pub(crate) struct PublicApp {
 
 #[async_trait]
 impl HttpServerApp for PublicApp {
-    // Errors of a connection are ignored, because the client notices them and they say nothing about weir.
+    // Errors of a connection are ignored, because the client notices them and they are not weir's faults.
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,
@@ -110,7 +109,7 @@ impl PublicApp {
     }
 }
 
-/// Writes an answer. For a HEAD request the body is left out, but the length is that of the body.
+/// Writes an answer. For a HEAD request, the body is left out, but the header still has the body's length.
 pub(crate) async fn write_response(session: &mut ServerSession, answer: PublicResponse) -> Result<()> {
     let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
     for (name, value) in &answer.headers {
@@ -128,16 +127,16 @@ pub(crate) async fn write_response(session: &mut ServerSession, answer: PublicRe
     Ok(())
 }
 
-/// The sources of what the operators' endpoints return.
+/// The sources of the data that the operators' endpoints return.
 #[derive(Clone)]
 pub(crate) struct OpsState {
     /// The metrics that `/metrics` returns.
     pub metrics: Arc<Metrics>,
-    /// The readiness that `/readyz` returns. It is called for each request.
+    /// The source of the readiness that `/readyz` returns. It is called for each request.
     pub ready: ReadinessSource,
 }
 
-/// Returns the current readiness of this node. Must not block.
+/// A function that returns the current readiness of this node. It must not block.
 pub(crate) type ReadinessSource = Arc<dyn Fn() -> Readiness + Send + Sync>;
 
 /// The facts that decide whether new requests should be sent to this node.
@@ -153,7 +152,7 @@ pub(crate) struct Readiness {
     pub store_evicted: bool,
     /// Whether this node admits recently used keys by grace while the store is unreachable or refuses calls.
     pub serves_on_grace: bool,
-    /// Why the journal cannot be written; `None` if it can.
+    /// The reason why the journal cannot be written. `None` if the journal can be written.
     pub journal: Option<JournalUnavailable>,
     /// Whether the admin socket accepts connections.
     pub admin_listening: bool,
@@ -161,13 +160,13 @@ pub(crate) struct Readiness {
     pub providers_on: usize,
     /// Whether the process is draining: it finishes its requests and ends.
     pub draining: bool,
-    /// By how many milliseconds this node's clock is ahead of the store's. `None` if that is not known.
+    /// The time by which this node's clock is ahead of the store's clock, in milliseconds. `None` if it is not known.
     pub clock_offset_ms: Option<i64>,
 }
 
 impl Readiness {
-    /// Returns the reasons why no new requests should be sent to this node. Empty if they should. The names are stable, because
-    /// scripts depend on them.
+    /// Returns the names of the reasons why no new requests should be sent to this node. Empty if this node is ready. The names
+    /// are stable, because scripts depend on them.
     pub(crate) fn reasons(&self) -> Vec<&'static str> {
         let journal = self.journal.as_ref().map(|shut| match shut {
             JournalUnavailable::Full(_) => "journal_full",
@@ -185,8 +184,8 @@ impl Readiness {
         holding.chain(journal).collect()
     }
 
-    /// Returns problems that an operator should fix although requests are served. The names are stable, because scripts depend on
-    /// them.
+    /// Returns the names of problems that an operator should fix although requests are served. The names are stable, because
+    /// scripts depend on them.
     pub(crate) fn warnings(&self) -> Vec<&'static str> {
         let checks = [
             (
@@ -207,7 +206,7 @@ impl Readiness {
             .collect()
     }
 
-    /// Returns a sentence for each problem, with what is wrong, where, and what to do, as far as that is known.
+    /// Returns a sentence for each problem, which describes the problem, its location and the remedy, as far as they are known.
     pub(crate) fn details(&self) -> Vec<String> {
         let of_store = self.store_trouble.details.iter().cloned();
         let is_unexplained = !self.store_reachable && self.store_trouble.details.is_empty();
@@ -219,7 +218,7 @@ impl Readiness {
     }
 }
 
-/// The detail of a store that is connected, and yet no key can be looked up in it.
+/// The detail for a store that is connected but in which keys cannot be looked up.
 const NO_ANSWER: &str =
     "no key can be looked up in the store: run `weir store init` if it is a new Redis, otherwise see the messages";
 
@@ -228,17 +227,17 @@ struct ReadyReply {
     ready: bool,
     reasons: Vec<&'static str>,
     warnings: Vec<&'static str>,
-    /// A sentence for each problem, with what is wrong, where, and what to do.
+    /// A sentence for each problem, which describes the problem, its location and the remedy.
     details: Vec<String>,
-    /// By how many seconds this node's clock is ahead of the store's; `null` if that is not known.
+    /// The time by which this node's clock is ahead of the store's clock, in seconds; `null` if it is not known.
     clock_offset_seconds: Option<i64>,
 }
 
-/// The body of the answer for another path.
+/// The body of the answer for an unknown path.
 const UNKNOWN_PATH: &str = "There is nothing at this path. The paths are /metrics, /livez and /readyz.\n";
 
-/// Creates the router of the operators' endpoints `/metrics`, `/livez` and `/readyz`. By default their listener is bound to the
-/// loopback address and has no authentication.
+/// Creates the router of the operators' endpoints `/metrics`, `/livez` and `/readyz`. The endpoints have no authentication; by
+/// default, their listener is bound to the loopback address.
 pub(crate) fn ops_router(state: OpsState) -> Router {
     Router::new()
         .route("/metrics", get(scrape))

@@ -1,6 +1,6 @@
 //! Sign-ins of agents. An agent requests a code, a user of the portal approves the code, and the agent redeems it for tokens that
-//! represent one key. The agent later refreshes or revokes the tokens. All data is in the store, as documents, so that any node
-//! can do any step.
+//! represent one key. The agent later refreshes or revokes the tokens. All data is stored as documents in the store, so any node
+//! can perform any step.
 
 mod documents;
 #[cfg(test)]
@@ -57,7 +57,7 @@ pub(crate) struct AgentSignIns {
     pace: CodePolling,
 }
 
-/// The reason why an agent gets no code or no tokens (RFC 6749, section 5.2; RFC 8628, section 3.5).
+/// The reason why an agent does not get a code or tokens (RFC 6749, section 5.2; RFC 8628, section 3.5).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum SignInError {
     /// No user has decided on the code yet.
@@ -66,7 +66,7 @@ pub(crate) enum SignInError {
     /// The agent polls too frequently.
     #[error("this code was polled too often: wait five seconds longer between two requests")]
     SlowDown,
-    /// The maximum number of codes waits for a decision.
+    /// Too many codes wait for a decision.
     #[error("too many agents are waiting to sign in: try again in a few minutes")]
     TooMany,
     /// A user has refused the sign-in, or the key with which the user approved it is no longer valid.
@@ -99,7 +99,7 @@ impl std::fmt::Debug for AgentSignIns {
 }
 
 impl AgentSignIns {
-    /// Creates the service, which uses these stores.
+    /// Creates the service, which uses the given stores.
     pub(crate) fn new(
         documents: Arc<dyn SignInStore>,
         keys: Arc<dyn KeyStore>,
@@ -157,7 +157,7 @@ impl AgentSignIns {
         Ok(is_waiting.then_some(PendingSignIn { seconds }))
     }
 
-    /// Whether a user has already made this decision, and the agent has not redeemed the code yet.
+    /// Returns whether a user has already made this decision and the agent has not redeemed the code yet.
     pub(crate) async fn is_decided(
         &self,
         code: &UserCode,
@@ -183,11 +183,11 @@ impl AgentSignIns {
             put: vec![(code.document_name(), to_document(&decided)?, request.kept_seconds(now))],
             ..DocumentChange::default()
         };
-        // If this fails, someone else has decided in the meantime.
+        // If this fails, another user has decided in the meantime.
         self.documents.store.exchange(&change).await
     }
 
-    /// Issues the tokens for an approved code. A code can be redeemed once.
+    /// Issues the tokens for an approved code. A code can be redeemed only once.
     ///
     /// # Errors
     /// A [`SignInError`]; after [`SignInError::Pending`] the agent polls again.
@@ -226,7 +226,7 @@ impl AgentSignIns {
         issued.unwrap_or(Err(SignInError::InvalidGrant))
     }
 
-    /// Issues new tokens for a refresh token, which they replace.
+    /// Issues new tokens, which replace the given refresh token.
     ///
     /// # Errors
     /// [`SignInError::InvalidGrant`] if the sign-in has ended or the token is not valid.
@@ -256,7 +256,7 @@ impl AgentSignIns {
         issued.unwrap_or(Err(SignInError::InvalidGrant))
     }
 
-    /// Ends the sign-in to which an access token or refresh token belongs. An unknown token ends nothing (RFC 7009, section 2.2).
+    /// Ends the sign-in to which an access token or refresh token belongs. An unknown token is ignored (RFC 7009, section 2.2).
     pub(crate) async fn revoke(&self, token: &str) -> Result<(), StoreError> {
         let (_, now) = self.now();
         let refresh = RefreshToken::parse(&self.prefix, token);
@@ -280,8 +280,8 @@ impl AgentSignIns {
         Ok(self.active(key).await?.len())
     }
 
-    /// Returns for each agent that is signed in with a key when it most recently got tokens, and when its sign-in ends. Both
-    /// times are in seconds since the Unix epoch.
+    /// Returns two times for each agent that is signed in with a key: when the agent most recently got tokens, and when its
+    /// sign-in ends. Both are in seconds since the Unix epoch.
     pub(crate) async fn active(&self, key: &KeyId) -> Result<Vec<(i64, i64)>, StoreError> {
         let (_, now) = self.now();
         let found = self.documents.store.document(&SignIns::document_name(key)).await?;
@@ -315,13 +315,13 @@ impl AgentSignIns {
         text.map(|text| read_document(&text)).transpose()
     }
 
-    /// Returns the key; `None` if it is unknown or not valid.
+    /// Returns the key with this id; `None` if the key is unknown or not valid.
     async fn working_key(&self, key: &KeyId, now: i64) -> Result<Option<KeyView>, StoreError> {
         let view = self.keys.by_id(key).await?;
         Ok(view.filter(|view| view.record.check(&view.digest, now).is_ok()))
     }
 
-    /// Returns the current time, by the monotonic clock and by the store's clock. The latter is in seconds since the Unix epoch.
+    /// Returns the current time by the monotonic clock, and by the store's clock in seconds since the Unix epoch.
     fn now(&self) -> (Instant, i64) {
         let now = clock::instant();
         (now, self.time.now_seconds(now))
@@ -337,9 +337,9 @@ fn decision(key: &KeyView, is_approved: bool) -> SignInDecision {
 
 /// The initial polling interval of an agent, in seconds.
 pub(crate) const INTERVAL_SECONDS: u64 = 5;
-/// The time by which the interval grows each time an agent polls too early.
+/// The increase of the polling interval each time an agent polls too early.
 const INTERVAL_GROWTH: Duration = Duration::from_secs(5);
-/// The time by which an agent may poll too early, because clocks and networks are not exact.
+/// The time by which a poll may be early without penalty, because clocks and networks are not exact.
 const EARLY_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The codes that wait for a decision, with the polling interval of each.
@@ -364,13 +364,14 @@ impl CodePolling {
         }
     }
 
-    /// Adds a waiting code. Returns false if the maximum number of codes waits.
+    /// Adds a waiting code. Returns false if the maximum number of codes is already waiting.
     fn begin(&self, code: &KeyDigest, now: Instant) -> bool {
         self.get_or_insert(code, now).is_some()
     }
 
-    /// Records a poll for a code. Returns false if the poll came too early; the interval is longer from then on. A code that was
-    /// created at another node is added at its first poll; if the maximum is reached, its polls are not limited.
+    /// Records a poll for a code. Returns false if the poll was too early; later polls then have a longer interval. A code that
+    /// was created at another node is added at its first poll. If the maximum number of codes is reached, the code is not added
+    /// and its polls are not limited.
     fn poll(&self, code: &KeyDigest, now: Instant) -> bool {
         let Some(mut known) = self.get_or_insert(code, now) else {
             return true;

@@ -1,5 +1,5 @@
 //! Exchanges the stability record with the store. Each second, this node sends its counts ([`Publisher`]). Every few seconds, it
-//! reads the counts of all nodes ([`Snapshot`]). Clients of the public service only see the latest snapshot.
+//! reads the counts of all nodes ([`Snapshot`]). The public service displays only the latest snapshot.
 
 pub(crate) mod public;
 #[cfg(test)]
@@ -35,15 +35,15 @@ use crate::{
     },
 };
 
-/// The maximum pause after a failed read, before the next one.
+/// The maximum pause between a failed read and the next read.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 
-/// The counts of the window's hours, as read from the store at one time.
+/// The counts of the hours of the window, as read from the store at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     /// The time of the read, by the store's clock, in milliseconds since the Unix epoch.
     pub read_at_ms: i64,
-    /// The counts of the window's hours, by hour. Hours without requests can be missing.
+    /// The counts by hour, for the hours of the window. Hours without requests can be missing.
     pub buckets: BTreeMap<Hour, ModelCounters>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Creates a reader of `store`, whose clock is `time`. [`Snapshots::run`] then reads it every `refresh`.
+    /// Creates a reader of `store`, whose clock is `time`. [`Snapshots::run`] then reads the store at the interval `refresh`.
     pub(crate) fn new(store: Arc<dyn StabilityStore>, time: Arc<StoreTime>, refresh: Duration) -> Self {
         Self {
             store,
@@ -66,13 +66,13 @@ impl Snapshots {
         }
     }
 
-    /// The latest snapshot, of any age; `None` before the first successful read.
+    /// Returns the latest snapshot, of any age; `None` before the first successful read.
     pub(crate) fn get(&self) -> Option<Arc<Snapshot>> {
         self.latest.load_full()
     }
 
-    /// Reads the record at once and then every `refresh`, until `stopped` becomes true or its sender is dropped. A failed read is
-    /// repeated after at most [`RETRY_AFTER_MAX`]; until it succeeds, the previous snapshot stays.
+    /// Reads the record at once and then at the interval `refresh`, until `stopped` becomes true or its sender is dropped. A
+    /// failed read is repeated after at most [`RETRY_AFTER_MAX`]. The previous snapshot is retained until a read succeeds.
     pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut failing = false;
         loop {
@@ -104,32 +104,32 @@ impl Snapshots {
     }
 }
 
-/// How long changed counts are gathered before they are sent. Also the pause after a failure.
+/// The time for which changed counts are gathered before they are sent. It is also the pause after a failure.
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
-/// The source of the shares that this node has counted: what the publisher needs from the journal.
+/// The source of this node's shares, which are its counts for each hour. The publisher reads the journal through this trait.
 #[async_trait]
 pub(crate) trait ShareSource: Send + Sync {
-    /// Returns the shares that have grown since the last call, and the position of the last counted record. After a start, it
-    /// returns all shares.
+    /// Returns the shares that have grown since the last call, and the position of the last counted record. The first call after
+    /// a start returns all shares.
     fn changed(&self) -> (Vec<NodeHourCounters>, Position);
 
-    /// The hours of all shares that this node has.
+    /// Returns the hours of all shares of this node.
     fn hours(&self) -> Vec<Hour>;
 
     /// Makes [`ShareSource::changed`] return the shares of these hours again.
     fn mark_unsent(&self, hours: &[Hour]);
 
-    /// Records that the store has every share up to this position.
+    /// Records that the store has the shares of all records up to this position.
     fn mark_sent(&self, to: Position);
 
     /// Waits until every record up to this position is either on disk or known to be lost.
     async fn wait_synced(&self, to: Position);
 
-    /// The position that the next record will have.
+    /// Returns the position that the next record will have.
     fn end(&self) -> Position;
 
-    /// Waits until a record at this position is on disk or known to be lost.
+    /// Waits until the record at the position `end` is on disk or known to be lost.
     async fn wait_beyond(&self, end: Position);
 }
 
@@ -152,7 +152,7 @@ impl ShareSource for Journal {
     }
 
     async fn wait_synced(&self, to: Position) {
-        // A record that could not be written is charged anyway, so the publisher counts it too.
+        // The result is ignored: a record that could not be written is nevertheless charged, so the publisher counts it.
         let _ = Journal::wait_until_synced(self, to).await;
     }
 
@@ -174,7 +174,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Creates a publisher that sends the shares of `counted` to `store` as those of `node`.
+    /// Creates a publisher that sends the shares of `counted` to `store` as the shares of `node`.
     pub(crate) fn new(counted: Arc<dyn ShareSource>, store: Arc<dyn StabilityStore>, node: NodeId) -> Self {
         Self {
             counted,
@@ -184,12 +184,12 @@ impl Publisher {
         }
     }
 
-    /// The number of hours whose shares the store did not accept at the last attempt.
+    /// Returns the number of hours whose shares the store did not accept at the last attempt.
     pub(crate) fn unsent_hours(&self) -> usize {
         self.unsent_hours.load(Ordering::Relaxed)
     }
 
-    /// Sends changed shares until `stopped` becomes true or its sender is dropped, then sends once more.
+    /// Sends changed shares until `stopped` becomes true or its sender is dropped. Then sends them once more and returns.
     pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
         let (mut failing, mut sent) = (false, None);
@@ -215,13 +215,13 @@ impl Publisher {
         }
     }
 
-    /// Waits until there may be something to send, and then [`FLUSH_EVERY`] for more. Everything before `sent` has been sent;
-    /// `None` if it is unknown how much has been sent.
+    /// Waits until a share may have changed, and then for [`FLUSH_EVERY`], in which further changes are gathered. All records
+    /// before the position `sent` have been sent; `None` if this position is not known.
     async fn wait_due(&self, sent: Option<Position>, mut epochs: watch::Receiver<u64>) {
         if let Some(sent) = sent {
             tokio::select! {
                 () = self.counted.wait_beyond(sent) => {}
-                // A dropped sender of epochs does not change them any more, so it is ignored.
+                // If the sender of epochs is dropped, the epoch can no longer change, so only the journal is waited for.
                 Ok(()) = epochs.changed() => {}
             }
         }
@@ -230,8 +230,8 @@ impl Publisher {
 
     /// Sends the changed shares, or all shares if the store may have lost some.
     async fn flush(&self, epochs: &mut watch::Receiver<u64>) -> Result<(), StoreError> {
-        // The epoch is marked as seen before anything is sent, so that a later change is noticed at the next flush. A dropped
-        // sender does not change the epoch any more.
+        // The epoch is marked as seen before anything is sent, so a later change is noticed at the next flush. If the sender is
+        // dropped, the epoch can no longer change.
         if epochs.has_changed().unwrap_or(false) {
             epochs.mark_unchanged();
             self.counted.mark_unsent(&self.counted.hours());
@@ -254,7 +254,7 @@ impl Publisher {
         outcome
     }
 
-    /// Sends the shares, and adds those that the store has accepted to `told`.
+    /// Sends the shares, and adds the number of shares that the store has accepted to `told`.
     async fn send(&self, shares: &[NodeHourCounters], to: Position, told: &mut usize) -> Result<(), StoreError> {
         self.counted.wait_synced(to).await;
         for part in shares.chunks(SHARES_MAX) {

@@ -23,15 +23,15 @@ const QUEUE_LINES: usize = 1024;
 /// The timeout for writing the remaining messages at the end of the process.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
 
-/// Libraries with a stricter level than other libraries. Pingora's proxy logs each client that disconnects as an error, and
-/// quotes heads from providers. Pingora's connection code repeats what weir logs about the request. `rustls` quotes the
+/// Libraries with a stricter level than other libraries. Pingora's proxy logs an error for each client that disconnects, and
+/// quotes heads from providers. Pingora's connection code repeats facts that weir logs about the request. `rustls` quotes the
 /// certificates and alerts of a TLS peer.
 const QUIET: [(&str, LevelFilter); 6] = [
     ("pingora_proxy", LevelFilter::OFF),
     ("pingora_load_balancing", LevelFilter::OFF),
     ("pingora_core", LevelFilter::ERROR),
     ("pingora_core::apps", LevelFilter::OFF),
-    // It warns of a provider that sends more than its answer. weir itself logs such an answer.
+    // This library warns of a provider that sends more bytes than its answer has. weir itself logs such an answer.
     ("pingora_pool", LevelFilter::ERROR),
     ("rustls", LevelFilter::OFF),
 ];
@@ -52,12 +52,12 @@ pub(crate) enum DiagnosticsError {
 
 /// Writes weir's diagnostic messages to standard error.
 ///
-/// At debug level, Pingora and other libraries print complete requests with their credentials. At higher levels they print bytes
-/// from providers and clients. Therefore the configured level applies to weir's own messages only. Other crates can print only
-/// warnings and errors, and nothing that weir reports in its own words.
+/// At debug level, Pingora and other libraries print complete requests with their credentials; at other levels, they print bytes
+/// from providers and clients. Therefore the configured level applies only to weir's own messages. Of other crates, only warnings
+/// and errors are printed, and only if weir does not report the event itself.
 ///
-/// A thread of its own writes the messages ([`LineQueue`]), so no other thread ever waits for standard error. Drop this value at the
-/// end of the process, which writes the remaining messages.
+/// A separate thread writes the messages ([`LineQueue`]), so no other thread ever waits for standard error. Drop this value at
+/// the end of the process to write the remaining messages.
 #[derive(Debug)]
 #[must_use = "messages after this is dropped are lost"]
 pub(crate) struct Diagnostics {
@@ -76,15 +76,15 @@ impl LogLine for Message {
 }
 
 impl Diagnostics {
-    /// Sends the events of `tracing` and the records of `log` (Pingora's) to standard error, one plain line each. Works once per
-    /// process.
+    /// Sends the events of `tracing` and the records of `log` (which Pingora uses) to standard error, one plain line each.
+    /// Succeeds only once per process.
     pub(crate) fn start(level: &str) -> Result<Self, DiagnosticsError> {
         let filter = filter(level)?;
         let diagnostics = Self::to(standard_error(), QUEUE_LINES).map_err(DiagnosticsError::Thread)?;
         tracing_subscriber::fmt()
             .compact()
             .with_ansi(false)
-            // Otherwise the thread that logs would itself write formatting errors to standard error.
+            // If internal errors were logged, the thread that logs would write them to standard error itself.
             .log_internal_errors(false)
             .with_writer(diagnostics.writer())
             .with_env_filter(filter)
@@ -118,7 +118,7 @@ impl Diagnostics {
 
 impl Drop for Diagnostics {
     fn drop(&mut self) {
-        // Messages that cannot be written in time are lost.
+        // Messages that are not written in time are lost.
         let _written = self.lines.close(FLUSH_WAIT);
     }
 }
@@ -127,7 +127,7 @@ impl Drop for Diagnostics {
 pub(crate) fn print_last(text: &str) {
     let text = format!("{text}\n");
     match Diagnostics::to(standard_error(), 1) {
-        // The queue is dropped at once, which writes the message.
+        // The queue is dropped at once; dropping it writes the message.
         Ok(last) => last.lines.write(Message(text.as_bytes().into())),
         Err(_) => {
             let _written = io::stderr().write_all(text.as_bytes());
@@ -139,7 +139,7 @@ fn standard_error() -> LineSink {
     LineSink::Stream(Box::new(io::stderr()))
 }
 
-/// The writer that `tracing` uses. It gets each message in one call.
+/// The writer that `tracing` uses. It receives each message in one call.
 struct MessageWriter(Arc<LineQueue<Message>>);
 
 impl Write for MessageWriter {
@@ -154,7 +154,7 @@ impl Write for MessageWriter {
 }
 
 fn filter(level: &str) -> Result<EnvFilter, DiagnosticsError> {
-    // Listed one by one, because `tracing` would also accept numbers and other spellings.
+    // The levels are listed, because `tracing` would also accept numbers and other spellings.
     let own = match level {
         "off" => LevelFilter::OFF,
         "error" => LevelFilter::ERROR,

@@ -1,5 +1,5 @@
-//! Builds all parts of weir from the configuration and connects them. Only this room has the concrete types of all parts. Also
-//! runs the commands of the program.
+//! Builds all parts of weir from the configuration and connects them. Only this module uses the concrete types of all parts. It
+//! also runs the program's commands.
 
 mod assembly;
 pub(crate) mod catalogue;
@@ -114,12 +114,12 @@ pub fn run(command: Command) -> Result<(), StartError> {
     }
 }
 
-/// Writes to standard error why a command failed. Returns even if the reader of standard error is stuck.
+/// Writes the reason for a command's failure to standard error. Does not wait for a reader of standard error that is stuck.
 pub fn print_error(error: &StartError) {
     telemetry::print_last(&format!("weir: {error}"));
 }
 
-/// Converts the result of `weir login`, `weir token` or `weir logout`.
+/// Converts the result of `weir login`, `weir token` or `weir logout` to the result of the program.
 fn login_result(done: Result<(), LoginError>) -> Result<(), StartError> {
     match done {
         Err(LoginError::Output(error)) => print_result(Err(error)),
@@ -128,7 +128,8 @@ fn login_result(done: Result<(), LoginError>) -> Result<(), StartError> {
     }
 }
 
-/// Runs `weir rules` with the provider files that the configuration names, or with those inside the binary.
+/// Runs `weir rules` with the configuration's provider files. Without a configuration, runs it with the files that are built into
+/// the binary.
 fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), StartError> {
     let RulesCommand::Explain(args) = command;
     let (files, models) = match &args.conf {
@@ -196,7 +197,7 @@ fn start_serving(
             "redirect": addresses.redirect.map(|address| address.to_string()),
             "console": addresses.console.map(|address| address.to_string()),
         });
-        // The file is renamed to its final name, so that no reader gets an incomplete one.
+        // The complete file is renamed to its final name, so a reader never gets an incomplete file.
         let partial = path.with_extension("partial");
         std::fs::write(&partial, ready.to_string())
             .and_then(|()| std::fs::rename(&partial, path))
@@ -215,7 +216,8 @@ fn start_serving(
     Ok((running, diagnostics))
 }
 
-/// Starts the log of messages. For a panic it logs only the place in the code, because the panic's message may quote a request.
+/// Starts the log of messages. Of a panic, only the location in the code is logged, because the panic's message may quote a
+/// request.
 fn start_diagnostics(level: &str) -> Result<Diagnostics, StartError> {
     let diagnostics =
         Diagnostics::start(level).map_err(|error| StartError::failed("cannot start the log of messages", error))?;
@@ -234,7 +236,7 @@ fn client_runtime() -> Result<Runtime, StartError> {
         .map_err(|error| StartError::failed("cannot start the runtime of the command", error))
 }
 
-/// Converts the result of writing to standard output. A reader may close it early (`weir ... | head`), which is not a failure.
+/// Converts the result of a write to standard output. A reader that closes the pipe early (`weir ... | head`) is not a failure.
 fn print_result(written: std::io::Result<()>) -> Result<(), StartError> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -254,7 +256,7 @@ fn socket(conf: Option<&Path>) -> Result<PathBuf, String> {
     })
 }
 
-/// Why weir did not start, or why a command failed.
+/// The reason why weir did not start, or why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration or a provider file is invalid. The exit code is 78.
@@ -285,8 +287,8 @@ impl StartError {
     }
 }
 
-/// The commands that need the sample provider, in a program that was built without it. Each returns an error that says how to get
-/// it.
+/// Replaces the commands that need the sample provider, in a program that was built without it. Each command returns an error
+/// that says how to build the program with it.
 #[cfg(not(feature = "sample-provider"))]
 mod left_out {
     use crate::{
@@ -347,17 +349,17 @@ impl StabilitySource for NodeStabilitySource {
     }
 }
 
-/// The public record: the publisher of this node's counts, and the snapshots of all nodes' counts.
+/// The parts of the public record: the publisher of this node's counts, and the snapshots of all nodes' counts.
 pub(crate) struct StabilityParts {
     /// The snapshots of the published record.
     pub snapshots: Arc<Snapshots>,
     publisher: Arc<Publisher>,
-    /// The task of publishing. It ends after the last publication, once `stop` has turned true.
+    /// The task that publishes the counts. When `stop` turns true, it publishes them a last time and ends.
     publishing: JoinHandle<()>,
 }
 
 impl StabilityParts {
-    /// Starts to publish the counts in the journal, and to read the published record at the interval `refresh`.
+    /// Starts two tasks: one publishes the counts in the journal, the other reads the published record at the interval `refresh`.
     pub(crate) fn build(
         store: Arc<dyn StabilityStore>,
         journal: &Arc<Journal>,
@@ -390,7 +392,7 @@ impl StabilityParts {
         });
     }
 
-    /// Waits for the last publication. Must be called after the background tasks were stopped.
+    /// Waits for the last publication. Must be called after `stop` has turned true.
     pub(crate) async fn end(self) {
         let _ = self.publishing.await;
     }

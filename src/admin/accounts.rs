@@ -1,5 +1,5 @@
 //! Calls of the admin API that create, list, show, credit, adjust and change accounts. A change of a balance is a step in the
-//! journal. Limits and suspension are in the account's record.
+//! journal. Limits and suspension are fields of the account's record.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -51,8 +51,8 @@ impl AdminHandler for CreateAccount {
         let mut submitted = Submitted::Applied;
         let mut from = AccountRecord::default();
         if let Some(account) = admin.ledger.account(id).await? {
-            // The account exists. If the same call created it, this is a repetition after a lost answer, and the limits may not
-            // be set yet.
+            // The account exists. If the same call has created it, the caller repeats the call after a lost answer, and the
+            // limits may not be set yet.
             let is_same = match &self.operation_id {
                 Some(operation) => admin.ledger.operation_amount(id, operation).await? == Some(balance),
                 None => false,
@@ -70,7 +70,7 @@ impl AdminHandler for CreateAccount {
             let open = AccountChange::Open { balance, at, operation };
             submitted = admin.changes.submit(id, open).await?;
         }
-        // Also sets limits that the record has already, because they may not be in the journal yet.
+        // The limits are set even if the record already has them, because they may not be in the journal yet.
         let is_unset = from.revision == 0 || with_limits(&from) == from;
         let none = AccountRecord::default();
         if is_unset && with_limits(&none) != none {
@@ -154,8 +154,8 @@ impl AdminHandler for AdjustAccount {
     }
 }
 
-/// Adds an amount to an account's balance, once per operation id that the account remembers. A repeated operation changes nothing
-/// and gets the same answer. With another amount it is refused.
+/// Adds an amount to an account's balance, once for each operation id that the account remembers. A repeated operation changes
+/// nothing and gets the same answer. It is refused if its amount differs from the first one.
 async fn add_to_balance(
     admin: &Admin,
     author: Author,
@@ -176,7 +176,7 @@ async fn add_to_balance(
         audit_account(admin, author.peer, id, name, question).await?;
         admin.changes.submit(id, make(amount, at, operation.clone())).await?
     };
-    // Checks again, because another node may have received the same operation with another amount at the same time.
+    // The check is repeated, because another node may have received the same operation with another amount at the same time.
     if submitted == Submitted::Applied && !is_repeated {
         is_recorded(admin, id, operation.as_ref(), amount).await?;
     }
@@ -187,7 +187,7 @@ async fn add_to_balance(
     })
 }
 
-/// Returns whether the account remembers this operation. Returns an error if it remembers the operation with another amount.
+/// Returns whether the account remembers this operation. Returns an error if the remembered operation has another amount.
 async fn is_recorded(
     admin: &Admin,
     id: &str,
@@ -205,7 +205,7 @@ async fn is_recorded(
     }
 }
 
-/// Refuses a change after which the balance would be too large to be exact.
+/// Returns an error for a change after which the balance would be too large to be represented exactly.
 fn check_range(account: &AccountView, amount: NanoUsd) -> Result<(), AdminError> {
     let after = account.balance.saturating_add(amount);
     if after.nanos().unsigned_abs() > NanoUsd::MAX.nanos().unsigned_abs() {
@@ -232,7 +232,8 @@ pub(in crate::admin) async fn existing_account(admin: &Admin, id: &str) -> Resul
     admin.ledger.account(id.as_str()).await?.ok_or_else(missing)
 }
 
-/// Changes an account's record by `decide`. Refuses if the author's condition names another version than the record has.
+/// Replaces an account's record by the result of `decide`. Returns an error if the author's condition requires another version of
+/// the record.
 async fn change_record(
     admin: &Admin,
     author: Author,
@@ -252,9 +253,9 @@ async fn change_record(
     Ok(changed_account(admin, id.as_str(), Submitted::Applied).await)
 }
 
-/// Replaces an account's record by the result of `decide`. If another node has changed the record meanwhile, decides again on its
-/// current content, so that only the fields that the caller names change. Then writes the record to the journal, even if it is
-/// unchanged, because the caller may be repeating a change whose write to the journal failed.
+/// Replaces an account's record by the result of `decide`. If another node has changed the record in the meantime, calls `decide`
+/// again with the current record, so that only the fields that the caller names change. Then writes the record to the journal. An
+/// unchanged record is also written, because the caller may be repeating a change whose write to the journal failed.
 async fn put_record(
     admin: &Admin,
     (id, condition): (&AccountId, Option<Version>),
@@ -276,7 +277,7 @@ async fn put_record(
     .into())
 }
 
-/// Refuses a change that is conditional on another version than the record's current one. A change without an effect is never
+/// Returns an error for a change whose condition is not the record's current version. A change without an effect is never
 /// refused.
 fn check_version(
     id: &AccountId,
@@ -297,14 +298,14 @@ fn check_version(
     }
 }
 
-/// Returns the error for a change that the store has made but the journal does not have. A failover of the store could undo it.
+/// Returns the error for a change that is in the store but not in the journal. A failover of the store could undo such a change.
 fn maybe_undone(error: &AccountChangeError) -> AdminError {
     AdminError::failed(format!(
         "the account was changed, but a failover of the store could undo it: {error}; in that case, repeat the change"
     ))
 }
 
-/// Writes a change to the audit record before it is made: the call's fields, with the account's id.
+/// Writes the fields of a call and the account's id to the audit record. Must be called before the change is made.
 async fn audit_account(
     admin: &Admin,
     peer: AdminPeer,
@@ -320,7 +321,7 @@ async fn audit_account(
     Ok(admin.audit(peer, operation, "", &values).await?)
 }
 
-/// Returns the account after a change. If the store does not answer, the result only says that the change is recorded.
+/// Returns the account after a change. If the store does not answer, the result says only that the change is recorded.
 async fn changed_account(admin: &Admin, id: &str, submitted: Submitted) -> ChangedAccount {
     let known = match (submitted, admin.ledger.account(id).await) {
         (Submitted::Applied, Ok(account)) => account,

@@ -1,5 +1,4 @@
-//! The audit record: a file with one JSON line for each change, which says who changed what. The line is on disk before the
-//! change is made.
+//! The audit record: a file with one JSON line for each change and its author. The line is on disk before the change is made.
 
 #[cfg(test)]
 mod tests;
@@ -47,11 +46,11 @@ const FILE_MODE: u32 = 0o640;
 /// The mode of the file's folder, if weir creates it.
 const FOLDER_MODE: u32 = 0o750;
 
-/// The maximum time that a change waits until its line is on disk, which includes waiting for other lines. After that the change
-/// is not made.
+/// The maximum time that a change waits until its line is on disk, including the wait for other lines. After this time, the
+/// change is refused.
 const WRITE_WAIT: Duration = Duration::from_secs(5);
 
-/// Why the audit record cannot be read or written.
+/// The reason why the audit record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("audit record {path}: {source}; check that its folder exists and has space, and that weir is allowed to write there", path = path.display())]
 pub(crate) struct AuditError {
@@ -59,11 +58,11 @@ pub(crate) struct AuditError {
     source: io::Error,
 }
 
-/// The open file of the audit record. Clones share it.
+/// The open file of the audit record. Clones share the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Audit {
     path: PathBuf,
-    /// Locked while a line is written, so that a hanging disk blocks at most one thread.
+    /// The file. It is locked while a line is written, so a hanging disk blocks at most one thread.
     file: Arc<Mutex<File>>,
     wait: Duration,
 }
@@ -82,7 +81,7 @@ impl Audit {
                 .create(folder)
                 .map_err(failed)?;
         }
-        // A FIFO stores nothing, and opening it could block forever.
+        // A FIFO is refused, because it stores nothing and opening it could block forever.
         if path.metadata().is_ok_and(|there| there.file_type().is_fifo()) {
             return Err(failed(io::Error::other(
                 "the path is a FIFO, which stores nothing; set [admin] audit to the path of a file",
@@ -101,8 +100,8 @@ impl Audit {
         })
     }
 
-    /// Reads a page of changes, the most recent first. `before` is the `next` of the previous page; `None` for the most recent
-    /// changes.
+    /// Reads a page of changes, the most recent first. `before` is the value of `next` in the previous page; `None` for the first
+    /// page.
     pub(crate) async fn read_page(&self, before: Option<u64>) -> Result<AuditPage, AuditError> {
         let path = self.path.clone();
         let reading = spawn_blocking(move || read_backwards(&path, before)).await;
@@ -142,8 +141,8 @@ impl Audit {
     }
 }
 
-/// Appends a line. Removes it again if the change will not be made: an incomplete line would corrupt the next one, and a complete
-/// line would record a change that was not made, because its caller no longer waits.
+/// Appends a line. Removes the line again if the change will not be made. This is necessary because an incomplete line would
+/// corrupt the next line, and a complete line whose caller no longer waits would record a change that was not made.
 fn append_line(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
     let length = file.metadata().map(|metadata| metadata.len());
     let written = length.and_then(|length| {
@@ -166,8 +165,8 @@ fn append_line(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) 
     }
 }
 
-/// Removes a line that was written at the offset `length`. Does nothing if another process has appended since, namely the
-/// successor or predecessor of this process.
+/// Removes a line that was written at the byte offset `length`. Does nothing if another process (the successor or predecessor of
+/// this process) has appended a line since.
 fn take_back(file: &File, line: &[u8], length: u64) {
     let is_last = file.metadata().is_ok_and(|now| now.len() == length + line.len() as u64);
     if is_last {
@@ -177,11 +176,11 @@ fn take_back(file: &File, line: &[u8], length: u64) {
 
 /// The maximum number of changes on a page.
 const LINES_MAX: usize = 50;
-/// The maximum number of bytes that are read for a page. A line usually has less than 64 KiB, the maximum size of a call of the
-/// admin API.
+/// The maximum number of bytes that are read for a page. A line is usually shorter than 64 KiB, the maximum size of a call's
+/// body.
 const BYTES_MAX: u64 = 256 * 1024;
 
-/// Reads the lines before the offset `before` backwards; `None` for the end of the file.
+/// Reads the lines before the byte offset `before` backwards; `None` means the end of the file.
 fn read_backwards(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
     let mut file = File::open(path)?;
     let end = file.metadata()?.len();
@@ -194,7 +193,7 @@ fn read_backwards(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
     let mut at = end;
     for line in bytes.split_inclusive(|byte| *byte == b'\n').rev() {
         let begins = at - line.len() as u64;
-        // A line that begins before the bytes that were read is left to the next page.
+        // A line whose beginning was not read is left to the next page.
         if lines.len() == LINES_MAX || (begins == start && start > 0) {
             break;
         }
@@ -206,8 +205,8 @@ fn read_backwards(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
             lines.push(serde_json::from_str(text).unwrap_or_else(no_json));
         }
     }
-    // If no complete line was read, the line is longer than what is read at once. It is skipped, because otherwise no page would
-    // get past it.
+    // If no complete line was read, the line is longer than a page. It is skipped, because otherwise no page would get past the
+    // line.
     let next = if at == end && start > 0 { start } else { at };
     Ok(AuditPage {
         changes: lines,
@@ -215,26 +214,26 @@ fn read_backwards(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
     })
 }
 
-/// Who calls the admin API.
+/// The caller of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AdminPeer {
     /// A process on this machine, with its user id and process id as far as the system reports them.
     Process { uid: Option<u32>, pid: Option<i32> },
-    /// The owner of a client certificate: the certificate's subject and SHA-256.
+    /// The owner of a client certificate, with the certificate's subject and SHA-256 digest.
     Certified(Arc<str>),
     /// A user of the OpenID provider. `subject` identifies the user and is never reassigned. `name` is for display and can
     /// change.
     Person { subject: Arc<str>, name: Arc<str> },
-    /// A session of the console with this role, which `opened_by` has opened.
+    /// A session of the console with the role `role`, opened by `opened_by`.
     Console { opened_by: Box<AdminPeer>, role: Role },
-    /// The owner of this key, who is signed in at the portal with it.
+    /// The owner of the key with this id, signed in at the portal.
     Owner(KeyId),
 }
 
 impl AdminPeer {
-    /// Refuses a call that needs a higher role than that of the caller's session. Callers by socket or certificate can make every
-    /// call.
+    /// Returns an error for a call that needs a higher role than the role of the caller's session. Callers with access to the
+    /// socket or with a client certificate can make every call.
     ///
     /// # Errors
     /// The session's role is too low. The message names the role that is needed.
@@ -293,7 +292,7 @@ impl AdminPeer {
     }
 }
 
-/// Lets a handler of a call extend the lifetime of the connection, which is needed for long answers.
+/// A flag with which a call's handler extends the lifetime of the connection, for a long answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionExtension(pub(crate) Arc<AtomicBool>);
 
@@ -307,7 +306,7 @@ impl ConnectionExtension {
 #[derive(Clone, Debug)]
 pub(crate) struct Author {
     pub(crate) peer: AdminPeer,
-    /// The condition under which a change is made. Pages of this process set it; for other callers it is the header `If-Match`.
+    /// The condition under which a change is made. Pages of this process set it; other callers send it in the header `If-Match`.
     pub(crate) from: ChangePrecondition,
 }
 
@@ -335,7 +334,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Author {
     }
 }
 
-/// Returns the condition in the header `If-Match`. A missing header and `*` are no condition.
+/// Returns the condition in the header `If-Match`. A missing header and the value `*` mean an unconditional change.
 fn if_match(headers: &HeaderMap) -> Result<ChangePrecondition, AdminError> {
     let version = condition(headers)?;
     Ok(version.map_or(ChangePrecondition::Anything, ChangePrecondition::Version))

@@ -79,7 +79,7 @@ impl AdminHandler for CreateKey {
         let recorded = Self { seed: None, ..self };
         match create_key(admin, author.peer, text.digest(), record, &recorded).await {
             Ok(view) => Ok(key_details(admin, &view).await.with_text(&text)),
-            // Another node may have received the same operation at the same time and have created the key first.
+            // Another node may have received the same operation at the same time, and may have created the key first.
             Err(refused) => match admin.store.by_id(&id).await? {
                 Some(view) if view.digest == text.digest() => repeat_text(admin, &view, &text).await,
                 _ => Err(refused),
@@ -88,8 +88,8 @@ impl AdminHandler for CreateKey {
     }
 }
 
-/// Returns a key that the same operation has created or rotated before, with the key in clear. It is shown again for at most
-/// [`REPEATED_TEXT_SECONDS`], because the first answer may have been lost.
+/// Returns a key that the same operation has already created or rotated, with the key's secret. The secret is returned again for
+/// at most [`REPEATED_TEXT_SECONDS`], because the first answer may have been lost.
 async fn repeat_text(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result<KeyDetails, AdminError> {
     let record = &view.record;
     let since = record.text_since.unwrap_or(record.created_at);
@@ -115,7 +115,8 @@ async fn create_key(
     admin.audit(peer, "key.create", record.id.as_str(), values).await?;
     admin.store.create(&digest, &record).await?;
     if let Err(error) = admin.changes.key_changed(&digest, &record).await {
-        // The key is removed again: nobody has been shown it yet. If this fails too, a key remains that nobody can use.
+        // The key is deleted again, because its secret has not been returned to anybody. If this also fails, a key remains that
+        // nobody can use.
         let _ = admin.store.delete(&record.id, &ChangePrecondition::Anything).await;
         return Err(error.into());
     }
@@ -126,13 +127,13 @@ async fn create_key(
     })
 }
 
-/// Returns a key with what it has spent. That is left out if it cannot be read.
+/// Returns a key with the amounts that it has spent. The amounts are left out if they cannot be read.
 async fn key_details(admin: &Admin, view: &KeyView) -> KeyDetails {
     let spend = admin.ledger.key_spend(&view.record.account, &view.record.id).await;
     KeyDetails::from_view(view, spend.ok().as_ref(), clock::unix_millis())
 }
 
-/// Writes a change to the audit record and makes it; returns the key after the change. A change that the key's state does not
+/// Writes a change to the audit record, makes the change, and returns the changed key. A change that the key's state does not
 /// allow is neither recorded nor made.
 async fn apply_change(
     admin: &Admin,
@@ -149,7 +150,7 @@ async fn apply_change(
     Ok(key_details(admin, &view).await)
 }
 
-/// Returns the error for a change that the store has made but the journal does not have. A failover of the store could undo it.
+/// Returns the error for a change that is in the store but not in the journal. A failover of the store could undo such a change.
 fn maybe_undone(error: &AccountChangeError) -> AdminError {
     AdminError::failed(format!(
         "the key was changed, but a failover of the store could undo it: {error}; in that case, repeat the change"
@@ -184,7 +185,7 @@ impl AdminHandler for UpdateKey {
     }
 }
 
-/// Lets the owner of a key lower its limits. The owner can never raise one.
+/// Lowers limits of a key for the key's owner, who can never raise a limit.
 impl AdminHandler for LowerKey {
     async fn answer(self, admin: &Admin, author: Author) -> Result<KeyDetails, AdminError> {
         check_end(self.expires_at.flatten(), clock::unix_seconds())?;
@@ -214,7 +215,7 @@ async fn apply_update(
     apply_change(admin, author, id, &KeyChange::Update { update, by }, recorded).await
 }
 
-/// Refuses a negative quota. A quota of zero is allowed: it admits no request.
+/// Returns an error for a negative quota. A quota of zero is allowed; with it, every request is refused.
 fn check_quota(quota: Option<NanoUsd>) -> Result<(), AdminError> {
     match quota {
         Some(quota) if quota < NanoUsd::ZERO => Err(AdminError::of_field(
@@ -235,7 +236,7 @@ fn check_end(end: Option<Moment>, now: i64) -> Result<(), AdminError> {
     }
 }
 
-/// The values that the audit record has for the rotation of a key.
+/// The values of a key's rotation in the audit record.
 #[derive(Serialize)]
 struct AuditedRotation<'a> {
     hint: &'a str,
@@ -312,7 +313,7 @@ impl AdminHandler for DeleteKey {
     }
 }
 
-/// Converts names and aliases of models to the models' names, by which keys name models. Refuses unknown names.
+/// Converts names and aliases of models to public names, which keys use. Returns an error for an unknown name.
 fn resolve_models(admin: &Admin, names: Option<Vec<String>>) -> Result<Option<Vec<String>>, AdminError> {
     let known = |name: String| {
         admin.providers.model_named(&name).map_err(|near| {
@@ -328,7 +329,7 @@ fn resolve_models(admin: &Admin, names: Option<Vec<String>>) -> Result<Option<Ve
         .transpose()
 }
 
-/// Draws a random secret for a key.
+/// Creates a random secret for a key.
 fn random_text(admin: &Admin) -> ServiceKey {
     ServiceKey::generate(&admin.prefix, &mut rand::rng())
 }
@@ -338,9 +339,9 @@ fn derived_text(admin: &Admin, seed: &Seed, purpose: &str) -> ServiceKey {
     ServiceKey::from_seed(&admin.prefix, seed.expose().as_bytes(), purpose)
 }
 
-/// Returns the key of a user of the OpenID provider, after creating it if it does not exist. Nobody is shown the new key's
-/// secret; the user gets one by rotating the key. If the user signs in at two nodes at the same time, one of them creates the
-/// key, and both return it.
+/// Returns the key of a user of the OpenID provider, and creates the key if it does not exist. The secret of a new key is not
+/// displayed; the user gets a secret by rotating the key. If the user signs in at two nodes at the same time, one node creates
+/// the key, and both nodes return it.
 async fn find_or_create_key(
     admin: &Admin,
     person: &OidcIdentity<'_>,
@@ -359,7 +360,8 @@ async fn find_or_create_key(
         subject: person.subject.into(),
         name: person.name.into(),
     };
-    // If another node has created the key first, that key is returned. The audit record then has a second line for the creation.
+    // If another node has created the key first, its key is returned. The audit record then contains two lines about the
+    // creation.
     match create_key(admin, peer, text.digest(), record, &values).await {
         Ok(view) => Ok(view),
         Err(refused) => {
@@ -371,10 +373,10 @@ async fn find_or_create_key(
 
 impl Admin {
     /// Returns the key of a user who has just signed in by the OpenID provider. Creates the key if it does not exist. This is not
-    /// a call of the API: only pages of this process make it.
+    /// a call of the API: only pages of this process use it.
     ///
     /// # Errors
-    /// The key can neither be read nor created.
+    /// The key cannot be read or created.
     pub(crate) async fn key_for_person(
         &self,
         person: &OidcIdentity<'_>,

@@ -33,7 +33,7 @@ use crate::{
 
 /// The default number of rows in one answer.
 const ROWS_DEFAULT: usize = 500;
-/// The maximum time for which one call searches for rows. The next call continues from the cursor.
+/// The maximum time for which one call searches for rows. After this time, the next call continues from the cursor.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 impl AdminHandler for QueryLog {
@@ -60,13 +60,13 @@ impl QueryLog {
         self.limit.unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX)
     }
 
-    /// Returns how long to search for rows.
+    /// Returns the maximum time to search for rows.
     fn search_time(&self) -> Duration {
         self.look_ms
             .map_or(LOOK_MAX, |wanted| LOOK_MAX.min(Duration::from_millis(wanted)))
     }
 
-    /// Converts rows of the log to rows of the answer.
+    /// Converts rows of the log to rows of this call's answer.
     fn to_log_rows(&self, admin: &Admin, rows: Vec<Row>) -> Vec<LogRow> {
         log_rows(rows, self.lines, &*admin.providers)
     }
@@ -87,11 +87,11 @@ pub(crate) struct LogRowsPage {
     pub(crate) rows: Vec<Row>,
     /// The cursor of the next page. `None` if there are no further rows.
     pub(crate) next: Option<LogCursor>,
-    /// The number of rows of the next page's first account that have been searched already.
+    /// The number of already searched rows of the account at which the next page begins.
     pub(crate) seen: usize,
 }
 
-/// Reads up to `limit` rows. Searches until it has found that many, or until the time `until`.
+/// Reads up to `limit` rows. Stops the search at the time `until`.
 pub(crate) async fn read_page(rows: LogRows, limit: usize, until: Instant) -> Result<LogRowsPage, LogReadError> {
     let (mut rows, mut found) = (rows.with_deadline(until), Vec::new());
     loop {
@@ -119,8 +119,8 @@ impl From<LogReadError> for AdminError {
     }
 }
 
-/// Converts rows of the log to rows of answers. With `lines`, each has the price lines of its charge, unless its prices are no
-/// longer in force.
+/// Converts rows of the log to rows of answers. With `lines`, each row has the price lines of its charge, unless the prices have
+/// changed since.
 fn log_rows(rows: Vec<Row>, lines: Option<bool>, prices: &dyn ProviderDirectory) -> Vec<LogRow> {
     let lines = lines.unwrap_or(false);
     let row = |row: Row| {
@@ -134,7 +134,7 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 impl QueryLog {
-    /// Returns the position to continue from; `None` for the beginning. `read` parses the cursor.
+    /// Returns the position from which to continue; `None` for the beginning. `read` parses the cursor.
     fn parse_cursor<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, AdminError> {
         let place = self.cursor.as_deref().map(|text| {
             let wrong = || AdminError::of_field("cursor", "the value is not a cursor of weir for this order");
@@ -149,7 +149,7 @@ impl QueryLog {
         if let Some(account) = &self.account {
             accounts::existing_account(admin, account.as_str()).await?;
         } else if let Some(key) = &filter.key {
-            // The rows of other accounts need not be searched, because a key belongs to one account for ever.
+            // The rows of other accounts need not be searched, because a key always belongs to the same account.
             let known = admin.store.by_id(key).await?;
             filter.account = known.map(|known| known.record.account.into());
         }
@@ -161,8 +161,8 @@ impl QueryLog {
         let filter = self.row_filter(admin).await?;
         let begin = LogCursor::before(&filter);
         let from = match self.parse_cursor(read_cursor)? {
-            // If the day of the cursor has been removed from the log since the previous page, reading continues on the first day
-            // that has not.
+            // If the cursor's day has been removed from the log since the previous page, reading continues on the first remaining
+            // day.
             Some(cursor) if cursor.day >= begin.day => cursor,
             Some(_) | None => begin,
         };
@@ -203,7 +203,7 @@ impl QueryLog {
 /// The maximum length of a request id in a cursor, in bytes.
 const ID_BYTES_MAX: usize = 128;
 
-/// Formats a cursor as `DAY.TIME.REQUEST.ACCOUNT`. At the beginning of a day, the last two parts are empty.
+/// Formats a cursor as `DAY.TIME.REQUEST.ACCOUNT`. The last two parts are empty for the beginning of a day.
 fn write_cursor(cursor: &LogCursor) -> String {
     let LogPosition {
         account,
@@ -232,7 +232,8 @@ fn read_cursor(text: &str) -> Option<LogCursor> {
     })
 }
 
-/// The prefix of a cursor that is a position in rows ordered by time. A cursor without it is a position in the store's lists.
+/// The prefix of a cursor that is a position in rows ordered by time. A cursor without this prefix is a position in the store's
+/// lists.
 const HOME: &str = "h*";
 
 impl AdminHandler for ListNewestRows {

@@ -1,5 +1,5 @@
-//! Calls of the admin API about this node: its audit record, its upgrade, its models and providers, and a backup of the store
-//! that it owns.
+//! Calls of the admin API about this node: its audit record, its upgrade, its models and providers, its log backends, and a
+//! backup of the store that it owns.
 
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ impl AdminHandler for DisableProvider {
     }
 }
 
-/// The values that the audit record has for switching a provider on or off.
+/// The values of a provider's switch in the audit record.
 #[derive(Serialize)]
 struct AuditedSwitch<'a> {
     provider: &'a str,
@@ -122,8 +122,8 @@ struct AuditedSwitch<'a> {
 
 async fn switch(admin: &Admin, author: Author, name: String, on: bool) -> Result<SwitchedProvider, AdminError> {
     let known = admin.providers.providers();
-    // A provider that is no longer configured can still be switched on. Otherwise the record that it is off would remain for
-    // ever.
+    // A provider that is no longer configured can be switched on, because otherwise the record that it is off would remain
+    // forever.
     if !on && known.iter().all(|provider| provider.name != name) {
         let names: Vec<&str> = known.iter().map(|provider| provider.name.as_str()).collect();
         return Err(AdminError::not_found(format!(
@@ -203,14 +203,16 @@ impl AdminHandler for RemoveFormerRows {
         };
         let account = accounts::existing_account(admin, self.account.as_str()).await?.id;
         let number = day_of_date(self.day.0);
-        // Counted before the day is compared. So the sums include each of these rows, and the log backend must have each.
+        // The rows are counted before the day is compared. Therefore the sums include each of these rows, and the log backend
+        // must have each of them.
         let seen = store.lists().log_days(&account, number..=number).await?.pop();
         let (mut rows, mut proven) = (0, true);
         if let Some(seen) = seen.filter(|seen| seen.rows > 0) {
             proven = verify::prove(admin, &account, number).await?.is_proven();
             if proven {
                 admin.audit(author.peer, "log.remove", "", &self).await?;
-                // If the rows were not removed, a node that still uses the store as its log backend has added a row meanwhile.
+                // If the rows were not removed, a node that still uses the store as its log backend has added a row in the
+                // meantime.
                 let is_removed = store.lists().remove(&account, &seen).await?;
                 (rows, proven) = (if is_removed { seen.rows } else { 0 }, is_removed);
             }
@@ -229,7 +231,7 @@ impl AdminHandler for RemoveFormerRows {
 pub(crate) struct AdminLogBackends {
     /// The current log backend, which gets new rows.
     pub(super) home: OpenLogBackend,
-    /// The former log backend, which is still read. `None` if there is none.
+    /// The former log backend, which is still read. `None` if no former log backend is configured.
     pub(super) former: Option<FormerLogBackend>,
     /// The lanes of the journal that this process has open.
     pub(super) lanes: Arc<OpenLanes>,
@@ -238,7 +240,8 @@ pub(crate) struct AdminLogBackends {
 }
 
 impl AdminLogBackends {
-    /// Creates the value. `home` gets the rows of `lanes`; `former` is only read.
+    /// Creates the value from the log backend `home`, which gets the rows of `lanes`, and the log backend `former`, which is only
+    /// read.
     pub(crate) fn new(home: OpenLogBackend, former: Option<FormerLogBackend>, lanes: Arc<OpenLanes>) -> Self {
         Self {
             home,
@@ -253,7 +256,7 @@ impl AdminLogBackends {
         self.home.reading(self.former.as_ref())
     }
 
-    /// Returns the former log backend, for reading. `None` if there is none.
+    /// Returns the former log backend, for reading. `None` if no former log backend is configured.
     pub(super) fn former(&self) -> Option<&dyn LogBackend> {
         self.former.as_ref().map(FormerLogBackend::as_backend)
     }

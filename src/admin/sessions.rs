@@ -1,4 +1,5 @@
-//! Calls of the admin API about who is signed in: users of the console and the portal in browsers, and agents with a key.
+//! Calls of the admin API about signed-in users and agents: users of the console and the portal in browsers, and agents with a
+//! key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -27,25 +28,25 @@ use crate::{
     },
 };
 
-/// The maximum number of sessions in one answer. The most recently used ones are returned.
+/// The maximum number of sessions in one answer. The most recently used sessions are returned.
 const SESSIONS_MAX: usize = 1000;
 /// The maximum number of rounds for ending all sessions. Each round ends [`SESSIONS_MAX`] sessions.
 const ROUNDS_MAX: usize = 100;
 /// The number of characters of a session's id. It is a prefix of the cookie's digest, from which nobody can derive the cookie.
 const ID_CHARS: usize = 16;
 
-/// Who is signed in by a session, in the form that the console and the portal store.
+/// The user of a session, in the form that the console and the portal store.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "door", content = "who", rename_all = "snake_case")]
 pub(crate) enum SessionHolder {
     /// An operator, who is signed in at the console.
     Console { opened_by: AdminPeer, role: Role },
-    /// The owner of this key, who is signed in at the portal.
+    /// The owner of the key with this id, who is signed in at the portal.
     Portal { key: KeyId },
 }
 
 impl SessionHolder {
-    /// Parses a stored session. `None` if nobody is signed in by it yet, for example if a sign-in is in progress.
+    /// Parses a stored session. `None` if no user is signed in with it, for example because a sign-in is in progress.
     pub(crate) fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -115,7 +116,7 @@ async fn held_sessions(store: &dyn WebSessionStore) -> Result<Vec<(ListedWebSess
     Ok(held.collect())
 }
 
-/// The values that the audit record has for a session that is ended.
+/// The values of the end of a session in the audit record.
 #[derive(Serialize)]
 struct AuditedSessionEnd {
     session: String,
@@ -150,8 +151,8 @@ fn session_view(session: &ListedWebSession, holder: SessionHolder) -> SessionVie
     }
 }
 
-/// The values that the audit record has for a decision about an agent's sign-in. The code can be recorded, because it expires
-/// within minutes and is useless once it was decided.
+/// The values of a decision about an agent's sign-in in the audit record. The code can be recorded, because it expires within
+/// minutes and is useless after the decision.
 #[derive(Serialize)]
 struct AuditedDecision<'a> {
     user_code: &'a UserCode,
@@ -165,7 +166,7 @@ impl AdminHandler for DecideSignIn {
         let view = existing_key_view(admin, &id).await?;
         let works = view.record.check(&view.digest, clock::unix_seconds());
         works.map_err(|denied| AdminError::invalid(format!("{denied}: nobody can sign in with it")))?;
-        // If the same form is sent twice, both get the same answer.
+        // A form that is submitted twice gets the same answer both times.
         if sign_ins.is_decided(&user_code, &view, approve).await? {
             return Ok(DecidedSignIn { id, approved: approve });
         }

@@ -33,9 +33,9 @@ use crate::{
 
 /// The default number of days of a report.
 const DAYS_DEFAULT: i64 = 30;
-/// The number of accounts whose sums are read concurrently if no account is named. The next page has further accounts.
+/// The number of accounts on a page if the call does not name an account. Their sums are read concurrently.
 const ACCOUNTS_AT_ONCE: usize = 32;
-/// The maximum number of names whose costs are listed by day. The costs of all others are added up.
+/// The maximum number of names whose costs are listed by day. The costs of all other names are added up.
 const DAILY_MAX: usize = 6;
 const DAY_MS: i64 = 24 * 3_600_000;
 
@@ -48,10 +48,10 @@ impl AdminHandler for ShowUsage {
         let most = self.most.unwrap_or(usize::MAX);
         let mut report = UsageReport::default();
         let mut costs = DailyCosts::new(days.clone());
-        // The costs by day are split by model.
+        // In a report by day, the costs of each day are split by model.
         let split = if by == SplitBy::Day { SplitBy::Model } else { by };
-        // A request with two tags is part of the sums of both, and one without tags of none. Therefore the total is read from the
-        // account's sums.
+        // The sums of tags do not add up to the total: a request with two tags is in two sums, and a request without tags is in
+        // none. Therefore the total is read from the account's sums.
         let whole = (of == SumSelector::Tags).then_some(SumSelector::One(SumSubject::Account));
         let (ledger, asked, of, whole) = (&*admin.ledger, &days, &of, &whole);
         let reads = accounts.iter().map(|account| async move {
@@ -81,7 +81,7 @@ impl AdminHandler for ShowUsage {
 }
 
 impl ShowUsage {
-    /// Returns which sums answer the call.
+    /// Returns the selector of the sums that answer the call.
     fn sums(&self, by: SplitBy) -> Result<SumSelector, AdminError> {
         let refused = |message: &str| Err(AdminError::of_field("tag", message));
         match (&self.key, &self.tag, by) {
@@ -99,8 +99,8 @@ impl ShowUsage {
         }
     }
 
-    /// Returns the account that the call or its key names. If none is named, returns the next accounts, and the name after which
-    /// the next page continues.
+    /// Returns the account that the call names or to which the named key belongs. Otherwise returns the next accounts, and the
+    /// name after which the next page continues.
     async fn accounts(&self, admin: &Admin) -> Result<(Vec<String>, Option<String>), AdminError> {
         if let Some(account) = &self.account {
             return Ok((
@@ -123,7 +123,7 @@ impl ShowUsage {
         Ok((names, next))
     }
 
-    /// Returns the days of the report, without those whose sums are no longer stored.
+    /// Returns the days of the report, without days whose sums are no longer stored.
     fn days(&self, now_ms: i64) -> Result<RangeInclusive<i64>, AdminError> {
         let today = now_ms.div_euclid(DAY_MS);
         let oldest = today - i64::from(RETENTION_DAYS);
@@ -146,10 +146,10 @@ const AT_ONCE: usize = 16;
 const LOW_MAX: usize = 20;
 /// The number of days whose costs are listed.
 const DAYS_SHOWN: i64 = 30;
-/// How many accounts, keys and models with the highest costs of the last week are listed.
+/// The number of accounts, of keys and of models that are listed because of the highest costs in the last week.
 const DEAREST_MAX: usize = 5;
-/// The maximum number of accounts whose keys are read to find the keys with the highest costs. The accounts with the highest
-/// costs are read.
+/// The maximum number of accounts whose keys are read to find the keys with the highest costs. These are the accounts with the
+/// highest costs.
 const KEYS_OF_ACCOUNTS_MAX: usize = 32;
 
 impl AdminHandler for ShowOverview {
@@ -166,7 +166,7 @@ async fn count_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<Ov
     let mut all = OverviewTotals::new(today);
     let mut after: Option<String> = None;
     loop {
-        // After `accounts_max` accounts, one more is read to find out whether there are others.
+        // After `accounts_max` accounts, one more account is read to find out whether there are further accounts.
         let asked = (accounts_max - all.accounts).clamp(1, LIST_ACCOUNTS_MAX);
         let page = ledger.accounts(after.as_deref(), asked).await?;
         if all.accounts == accounts_max {
@@ -197,19 +197,20 @@ struct OverviewTotals {
     paid_today: NanoUsd,
     paid_month: NanoUsd,
     low_count: u64,
-    /// The accounts with a low balance, with the balance of each. Those with the lowest balances are included, the lowest first.
+    /// The accounts with the lowest balances among those with a low balance, in ascending order of balance.
     low: Vec<(NanoUsd, AccountDetails)>,
     today: Sums,
     month: Sums,
     /// The costs of models by day.
     models: DailyCosts,
-    /// The costs of accounts in the last two weeks, and those of the keys of the accounts with the highest costs.
+    /// The costs of accounts in the last two weeks.
     account_weeks: DailyCosts,
+    /// The costs of the keys of the most expensive accounts, in the last two weeks.
     key_weeks: DailyCosts,
 }
 
 impl OverviewTotals {
-    /// Begins without accounts. `today` is in days since the Unix epoch.
+    /// Creates totals without any account. `today` is in days since the Unix epoch.
     fn new(today: i64) -> Self {
         let weeks = DailyCosts::new(today - 2 * WEEK as i64 + 1..=today);
         Self {
@@ -262,8 +263,8 @@ impl OverviewTotals {
         Ok(())
     }
 
-    /// Adds the costs of the keys of the accounts with the highest costs. Stops when no key of a further account can be among the
-    /// keys with the highest costs, because a key costs no more than its account.
+    /// Adds the costs of the keys of the accounts with the highest costs. A key costs at most as much as its account, so this
+    /// stops when no key of a further account can be among the keys with the highest costs.
     async fn add_most_expensive_keys(&mut self, ledger: &dyn LedgerStore) -> Result<(), StoreError> {
         for account in most_expensive_weeks(self.account_weeks.weeks(), KEYS_OF_ACCOUNTS_MAX) {
             let found = most_expensive_weeks(self.key_weeks.weeks(), DEAREST_MAX);
@@ -301,8 +302,8 @@ impl OverviewTotals {
             accounts: self.accounts,
             is_whole: self.is_whole,
             suspended: self.suspended,
-            // Each charge lowers the balance and increases the total spending by the same amount, so their sum is what was paid
-            // in.
+            // Each charge lowers the balance and increases the total spending by the same amount, so the sum of both is the
+            // amount that was paid in.
             paid_in_nano_usd: self.balance.saturating_add(self.spent),
             paid_today_nano_usd: self.paid_today,
             paid_month_nano_usd: self.paid_month,
@@ -416,7 +417,7 @@ mod tests {
         };
         let mut all = OverviewTotals::new(0);
         let most = i64::try_from(LOW_MAX).unwrap();
-        // Alternates between low and high numbers, because accounts that come late must be listed too.
+        // The numbers alternate between low and high, because accounts that are added late must be listed, too.
         for step in 0..2 * most {
             let number = if step % 2 == 0 { step } else { -step };
             all.add_account(&account(number, Some(NanoUsd::from_nanos(i64::MAX))));
@@ -432,7 +433,7 @@ mod tests {
             (named, all.low_count),
             (lowest.iter().map(String::as_str).collect(), 2 * LOW_MAX as u64)
         );
-        // Without a limit for low balances, a balance is low when nothing is left.
+        // Without a configured limit, a balance is low when it is used up.
         let mut all = OverviewTotals::new(0);
         for (number, low_balance) in [(-1, None), (0, None), (0, Some(NanoUsd::from_nanos(-5))), (1, None)] {
             all.add_account(&account(number, low_balance));

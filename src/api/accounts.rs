@@ -29,8 +29,8 @@ macro_rules! question_of_limits {
             /// the configuration.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) notify_percent: Nullable<Percents>,
-            /// Which state at providers, such as earlier responses and files, the account's requests may name: only state that
-            /// the account has created (`own`), or any.
+            /// The provider state, such as earlier responses and files, that the account's requests can name: only state that the
+            /// account has created (`own`), or any.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub(crate) provider_state: Option<ProviderState>,
             /// The account's maximum number of requests per minute; null: no limit.
@@ -91,8 +91,8 @@ impl CreateAccount {
     }
 }
 
-/// Returns the change of an account's or key's rate limits, from the maximum of requests per minute, tokens per minute and
-/// concurrent requests.
+/// Returns the change of the rate limits of an account or key. `limits` are the maximums of requests per minute, tokens per
+/// minute and concurrent requests.
 pub(super) fn rates(limits: [Nullable<LimitInput>; 3]) -> RateLimitsChange {
     let [rpm, tpm, concurrency] = limits.map(|limit| limit.map(|limit| limit.map(|LimitInput(number)| number)));
     RateLimitsChange { rpm, tpm, concurrency }
@@ -109,7 +109,7 @@ question_of_limits! {
 question!(UpdateAccount => ChangedAccount: PATCH "/v1/accounts/{id}", Owner);
 
 impl UpdateAccount {
-    /// Builds the request for the account `id`. It changes nothing until limits are set in it.
+    /// Builds a request for the account `id` that changes nothing. The caller then sets the limits to change.
     pub(crate) fn new(id: AccountId) -> Self {
         Self {
             id,
@@ -265,7 +265,7 @@ impl AccountState {
 /// All properties of an account except its name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AccountFacts {
-    /// The version of the account's limits and state. Each change of them changes it.
+    /// The version of the account's limits and state. It changes with each change of the limits or the state.
     pub(crate) version: Version,
     /// Whether requests of the account's keys are admitted.
     pub(crate) state: AccountState,
@@ -298,8 +298,8 @@ pub(crate) struct AccountFacts {
     pub(crate) tpm: Option<u64>,
     /// The account's maximum number of concurrent requests; null: no limit.
     pub(crate) concurrency: Option<u64>,
-    /// Which state at providers, such as earlier responses and files, the account's requests may name: only state that the
-    /// account has created (`own`), or any.
+    /// The provider state, such as earlier responses and files, that the account's requests can name: only state that the account
+    /// has created (`own`), or any.
     pub(crate) provider_state: ProviderState,
     /// The time at which the account was created.
     pub(crate) created_at: Option<Moment>,

@@ -98,8 +98,8 @@ question_of_limits! {
         /// An id of this operation. A repeated request with the same id creates no second key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) operation_id: Option<OperationId>,
-        /// A random value from which, together with the operation id, the key in clear is derived. A request that is repeated
-        /// with both within two minutes gets the same key.
+        /// A random value. The key in clear is derived from this value and the operation id. A request that is repeated with both
+        /// of them within two minutes gets the same key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) seed: Option<Seed>,
     }
@@ -161,7 +161,7 @@ question_of_limits! {
 question!(UpdateKey => KeyDetails: PATCH "/v1/keys/{id}", Operator);
 
 impl UpdateKey {
-    /// Builds the request for the key `id`. It changes nothing until properties are set in it.
+    /// Builds a request for the key `id` that changes nothing. The caller then sets the properties to change.
     pub(crate) fn new(id: KeyId) -> Self {
         Self {
             id,
@@ -230,24 +230,25 @@ impl LowerKey {
     }
 }
 
-/// Gives a key a new secret. Only this answer contains the secret in clear. The former secret works for some time longer.
+/// Gives a key a new secret. Only this answer contains the secret in clear. The former secret remains valid for some time.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RotateKey {
     /// The key's id.
     pub(crate) id: KeyId,
-    /// For how many seconds the former secret still works: at most 30 days; a day if omitted. With 0 it stops working at once.
+    /// The time for which the former secret remains valid, in seconds: at most 30 days; a day if omitted. With 0, it is invalid
+    /// at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) overlap_seconds: Option<OverlapSeconds>,
-    /// A random value from which the new secret is derived. A request that is repeated with it within two minutes gets the same
-    /// secret.
+    /// A random value from which the new secret is derived. A request that is repeated with the same value within two minutes
+    /// gets the same secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<Seed>,
 }
 
 question!(RotateKey => KeyDetails: POST "/v1/keys/{id}/rotate", Operator);
 
-/// For how many seconds a key's former secret works beside the new one.
+/// The time for which a key's former secret remains valid in addition to the new one, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct OverlapSeconds(pub(crate) u64);
@@ -276,7 +277,7 @@ impl FromStr for OverlapSeconds {
     }
 }
 
-/// Makes the former secret of a key stop working at once.
+/// Invalidates the former secret of a key at once.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndOverlap {

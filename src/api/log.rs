@@ -126,7 +126,7 @@ impl FromStr for LogForm {
     }
 }
 
-/// The error that a string is not the name of an export format.
+/// The error for a string that is not the name of an export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the format of an export must be jsonl, csv or parquet")]
 pub(crate) struct UnknownLogForm;
@@ -235,7 +235,7 @@ pub(crate) struct LogQueryPage {
     pub(crate) rows: Vec<LogRow>,
     /// The cursor of the next page; null: there are no further rows.
     pub(crate) next: Option<String>,
-    /// How far the log has been searched; null: it has been searched to its end.
+    /// The position up to which the log has been searched; null: the log has been searched to its end.
     pub(crate) looked_through: Option<SearchPosition>,
     /// A message for the user if the filter names a model that is not in the catalogue; null otherwise.
     pub(crate) unknown_model: Option<String>,
@@ -270,7 +270,7 @@ pub(crate) struct NewestPage {
 pub(crate) struct LatestRows {
     /// The rows, the newest first.
     pub(crate) rows: Vec<LogRow>,
-    /// Why the log backend could not be read; null: it was read, or reading it was not necessary.
+    /// The reason why the log backend could not be read; null: it was read, or reading it was not necessary.
     pub(crate) not_read: Option<String>,
     /// Whether the rows are complete: all rows of the last 31 days, or as many as the request's `limit`.
     pub(crate) whole: bool,
@@ -285,8 +285,8 @@ pub(crate) struct LogRow {
     /// The stored fields of the row.
     #[serde(flatten)]
     pub(crate) row: Row,
-    /// The lines of the row's charge; left out if not requested. Null: the prices at which it was charged are no longer in the
-    /// catalogue.
+    /// The lines of the row's charge; left out if they were not requested. Null: the catalogue no longer has the prices of the
+    /// charge.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub(crate) price_lines: Nullable<Vec<ChargeLine>>,
 }

@@ -38,7 +38,7 @@ pub(crate) struct AuditPage {
 pub(crate) enum AuditLine {
     /// A line that records a change.
     Change(AuditedChange),
-    /// Any other line, such as one that a full disk has cut off. A line that is not JSON is a string here.
+    /// Any other line, such as a line that was cut off because the disk was full. A line that is not JSON becomes a string.
     Other(Value),
 }
 
@@ -61,11 +61,11 @@ pub(crate) struct AuditedChange {
 /// The caller that made a change, as far as it is known. Fields that do not apply are null or left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AuditPeer {
-    /// The uid of the process at the other end of the admin socket, or of the process that requested the link to the console
-    /// session there.
+    /// The user id of the process that called the admin socket. For a console session, it is the process that requested the
+    /// session's link there.
     pub(crate) peer_uid: Option<u32>,
-    /// The pid of the process at the other end of the admin socket, or of the process that requested the link to the console
-    /// session there.
+    /// The process id of the process that called the admin socket. For a console session, it is the process that requested the
+    /// session's link there.
     pub(crate) peer_pid: Option<i32>,
     /// The subject and the SHA-256 of the client certificate, for a caller over TCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ pub(crate) struct Upgrade {}
 
 question!(Upgrade => UpgradedProcess: POST "/v1/upgrade", Owner; const IS_LONG: bool = true;);
 
-/// The answer that a new process has replaced the old one and serves.
+/// The answer after a new process has replaced the old one and serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UpgradedProcess {
     /// The process id of the new process.
@@ -101,8 +101,8 @@ pub(crate) struct UpgradedProcess {
     pub(crate) running: usize,
 }
 
-/// Returns a backup of everything in the store that this process owns. The last line of a complete backup has the number of its
-/// items and their SHA-256.
+/// Returns a backup of everything in the store that this process owns. The last line of a complete backup contains the number of
+/// its items and their SHA-256 digest.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Backup {}
@@ -170,7 +170,7 @@ pub(crate) struct ProviderView {
     pub(crate) display_name: String,
     /// Whether the configuration enables the provider and at least one of its secrets is available.
     pub(crate) configured: bool,
-    /// Why the configuration leaves the provider off; null: the configuration does not.
+    /// The reason why the configuration leaves the provider off; null: the configuration does not leave it off.
     pub(crate) why_off: Option<String>,
     /// Whether the provider is switched on; false if an operator has switched it off.
     pub(crate) enabled: bool,
@@ -235,13 +235,13 @@ pub(crate) struct DisableProvider {
 
 question!(DisableProvider => SwitchedProvider: POST "/v1/providers/{name}/disable", Operator);
 
-/// The answer that a provider is switched on or off on this node.
+/// The answer after a provider was switched on or off on this node.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SwitchedProvider {
     /// The provider's name.
     pub(crate) provider: String,
     /// Whether the provider is switched on now.
     pub(crate) enabled: bool,
-    /// Whether this request changed that.
+    /// Whether this request has changed the provider's state.
     pub(crate) changed: bool,
 }

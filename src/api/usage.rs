@@ -1,4 +1,4 @@
-//! Requests of the admin API about usage, which the daily sums answer.
+//! Requests of the admin API about usage, which are answered from the daily sums.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,15 +108,15 @@ impl UsageSums {
 /// A line of a usage report.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UsageLine {
-    /// The day, model, key or tag whose usage the line has.
+    /// The day, model, key or tag that the line is about.
     #[serde(flatten)]
     pub(crate) of: UsageSubject,
-    /// The usage of that day, model, key or tag.
+    /// The usage of this day, model, key or tag.
     #[serde(flatten)]
     pub(crate) sums: UsageSums,
 }
 
-/// The day, model, key or tag whose usage a line has.
+/// The day, model, key or tag that a line is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum UsageSubject {
@@ -126,7 +126,7 @@ pub(crate) enum UsageSubject {
     Model(String),
     /// The id of a key.
     Key(String),
-    /// A tag. `other` stands for all tags without sums of their own, because the number of tags per day is limited.
+    /// A tag. `other` means all tags without separate sums, because the number of tags per day is limited.
     Tag(String),
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct CostsByDay {
     pub(crate) daily: Vec<CostSeries>,
 }
 
-/// The cost per day of one name (a model, key or tag), or of several together.
+/// The cost per day of one name (a model, key or tag), or of several names together.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CostSeries {
     /// The name; null: all names that are not listed.
@@ -256,7 +256,7 @@ pub(crate) struct WeekCostLine {
     pub(crate) name: String,
     /// The cost of the last seven days, in nano-USD.
     pub(crate) cost_nano_usd: NanoUsd,
-    /// The cost of the seven days before those, in nano-USD.
+    /// The cost of the seven days before, in nano-USD.
     pub(crate) before_nano_usd: NanoUsd,
 }
 

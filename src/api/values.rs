@@ -24,7 +24,7 @@ use crate::{
 /// An optional field that may be null: `None` if it is absent, `Some(None)` if it is null.
 pub(crate) type Nullable<T> = Option<Option<T>>;
 
-/// Deserializes a [`Nullable`] field that is present, whether it is null or not.
+/// Deserializes a [`Nullable`] field that is present: null or a value.
 pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Nullable<T>, D::Error> {
     Option::deserialize(from).map(Some)
 }
@@ -52,7 +52,7 @@ impl fmt::Display for Usd {
     }
 }
 
-/// A point in time. It is written according to RFC 3339; a date stands for its first moment in UTC.
+/// A point in time. It is written according to RFC 3339; a date means its first moment in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) Timestamp);
 
@@ -89,7 +89,7 @@ impl FromStr for Moment {
     }
 }
 
-/// Serializes a time with exactly three digits of its second's fraction, so that the texts of times sort like the times.
+/// Serializes a time with exactly three decimal places of the seconds, so that sorted strings are in the order of the times.
 pub(crate) fn with_millis<S: Serializer>(time: &Option<Moment>, to: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(Moment(at)) => to.collect_str(&format_args!("{at:.3}")),
@@ -182,7 +182,7 @@ json_value!(
 );
 
 impl Percents {
-    /// Writes the percentages separated by commas, or `none`.
+    /// Formats the percentages, separated by commas, or returns `none`.
     pub(crate) fn to_text(self) -> String {
         let percents: Vec<String> = self.0.percents().map(|percent| percent.to_string()).collect();
         if percents.is_empty() {
@@ -217,8 +217,8 @@ const NAME_CHARS_MAX: usize = 128;
 const REASON_CHARS_MAX: usize = 256;
 const MODELS_MAX: usize = 1000;
 
-/// The name of an account. It is used as a path segment and as the value of a command-line option, so it begins neither with `.`
-/// nor with `-`.
+/// The name of an account. It cannot begin with `.` or `-`, because it is used as a path segment and as the value of a
+/// command-line option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccountId(String);
 
@@ -300,8 +300,7 @@ impl fmt::Display for AdjustmentReason {
     }
 }
 
-/// Checks that a text has 1 to `most` characters, at least one of them visible and none of them a control character, and returns
-/// it.
+/// Checks that a string has 1 to `most` characters, at least one visible character, and no control character. Returns the string.
 fn check_line(text: &str, most: usize) -> Result<String, String> {
     let length = text.chars().count();
     if length > most || !text.chars().any(is_visible) || text.chars().any(char::is_control) {
@@ -312,8 +311,8 @@ fn check_line(text: &str, most: usize) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Whether a character is visible by itself. Spaces are not, nor are characters that fonts leave out (Unicode's
-/// Default_Ignorable_Code_Point) or draw as nothing.
+/// Returns whether a character is visible by itself. The following are not visible: spaces, characters that fonts leave out
+/// (Unicode's Default_Ignorable_Code_Point), and characters with an empty glyph.
 fn is_visible(character: char) -> bool {
     let is_left_out = matches!(
         character,
@@ -325,18 +324,18 @@ fn is_visible(character: char) -> bool {
     !(is_left_out || character.is_whitespace() || character.is_control())
 }
 
-/// A random secret from which a new key is derived: a repeated request with the same seed gets the same key. `Debug` does not
-/// reveal it.
+/// A random secret from which a new key is derived. A repeated request with the same seed gets the same key. The output of
+/// `Debug` does not contain the seed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Seed(String);
 
 text_value!(Seed, "43 letters or digits, drawn at random and kept secret");
 
 impl Seed {
-    /// The length of a seed in characters: 43 characters out of 62 carry 256 bits.
+    /// The number of characters of a seed. 43 random characters from an alphabet of 62 have 256 bits of entropy.
     pub(crate) const CHARS: usize = 43;
 
-    /// Draws a random seed.
+    /// Generates a random seed.
     pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
         Self(random_base62(Self::CHARS, rng))
     }

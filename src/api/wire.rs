@@ -23,9 +23,9 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// A request of the admin API in its HTTP form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminCall {
-    /// The path, with the query if there is one.
+    /// The path, followed by the query if there is one.
     pub(crate) target: String,
-    /// The JSON body; empty if there is none.
+    /// The JSON body; empty for a request without a body.
     pub(crate) body: String,
 }
 
@@ -66,7 +66,7 @@ impl AdminCall {
     }
 }
 
-/// Returns a JSON value as text, for a path or a query.
+/// Formats a JSON value for a path or a query.
 fn plain_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
@@ -77,7 +77,7 @@ fn plain_text(value: &Value) -> Cow<'_, str> {
 /// Deserializes a request type from the decoded segments of a path, a query, and the fields of a body.
 ///
 /// # Errors
-/// Names the invalid field, and says what is wrong with it.
+/// Contains the name of the invalid field, and a description of its fault.
 pub(crate) fn read<T: DeserializeOwned>(
     segments: Vec<(String, String)>,
     query: &str,
@@ -129,10 +129,10 @@ impl de::Error for FieldFault {
     }
 }
 
-/// The fields of a request, as serde's map access. An error of a value gets the name of its field.
+/// The fields of a request, as serde's map access. Adds the name of the field to an error in the field's value.
 struct QuestionParts<'a, I> {
     left: I,
-    /// The field whose name was read most recently and whose value is next.
+    /// The field whose value is read next, because its name was read most recently.
     next: Option<(String, QuestionValue<'a>)>,
 }
 
@@ -176,7 +176,7 @@ enum QuestionValue<'a> {
 
 use QuestionValue::{Json, Text};
 
-/// Creates the error of a value that cannot be deserialized.
+/// Creates the error for a value that cannot be deserialized.
 fn fault(why: impl fmt::Display) -> FieldFault {
     FieldFault(AdminError::invalid(why.to_string()))
 }
@@ -186,7 +186,7 @@ fn number(text: &str) -> Result<u64, FieldFault> {
         .map_err(|_| fault(format!("`{text}` is not a whole number")))
 }
 
-/// Deserializes a JSON value as serde_json does, and a value from a path or query by parsing it.
+/// Deserializes a JSON value like serde_json. Parses a value from a path or a query.
 impl<'de> Deserializer<'de> for QuestionValue<'de> {
     type Error = FieldFault;
 

@@ -71,7 +71,7 @@ pub struct OnceArgs {
 }
 
 impl OnceArgs {
-    /// Returns the id from the option, or draws one.
+    /// Returns the operation id from the option, or a new random one.
     fn id(&self) -> OperationId {
         let given = self.operation_id.clone();
         given.unwrap_or_else(|| OperationId::generate(&mut rand::rng()))
@@ -353,7 +353,7 @@ fn line(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> std:
     writeln!(out, "{name:<16} {value}")
 }
 
-/// Prints an account with one line for each property. Amounts are in USD.
+/// Prints an account, with one line for each property. Amounts are in USD.
 fn print(id: &str, facts: Option<&AccountFacts>, out: &mut impl Write) -> std::io::Result<()> {
     line(out, "id", id)?;
     let Some(facts) = facts else { return Ok(()) };

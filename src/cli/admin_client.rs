@@ -1,4 +1,4 @@
-//! The client with which subcommands call the admin API of a running weir.
+//! The client that subcommands use to call the admin API of a running weir.
 
 use std::{
     fs,
@@ -45,10 +45,10 @@ pub struct ClientArgs {
     pub json: bool,
 }
 
-/// Why a command that calls a running weir failed.
+/// The reason why a command that calls a running weir failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminClientError {
-    /// The configuration, which names the socket, cannot be read.
+    /// The configuration, which contains the path of the socket, cannot be read.
     #[error("{0}")]
     Configuration(String),
     /// No weir listens on the socket.
@@ -62,10 +62,10 @@ pub(crate) enum AdminClientError {
     /// The user is not allowed to connect to the socket.
     #[error("permission denied: {owner}; run the command as its owner or as a member of its group")]
     Forbidden {
-        /// A description of the socket, or of the folder that denies access, with its owner.
+        /// A description of the socket, or of the folder that denies access: its owner, group and mode.
         owner: String,
     },
-    /// The arguments do not form a valid call.
+    /// The arguments are not valid for this call.
     #[error("{0}")]
     Usage(String),
     /// The call was sent, but the response was lost.
@@ -76,7 +76,7 @@ pub(crate) enum AdminClientError {
         /// The error of the connection.
         why: String,
     },
-    /// The response to a change with an operation id was lost, even after a repetition.
+    /// The response to a change with an operation id was lost, and the response to its repetition too.
     #[error("{lost}; run the same command again with --operation-id {id}: it takes effect only once")]
     Unsure {
         /// The error of the last attempt.
@@ -100,7 +100,7 @@ pub(crate) enum AdminClientError {
     Output(#[from] std::io::Error),
 }
 
-/// Returns the path of the socket to call: the one from `--admin`, or else the one that the configuration names.
+/// Returns the path of the socket to connect to: the path in `--admin`, or otherwise the path in the configuration.
 pub(crate) fn socket(
     args: &ClientArgs,
     from_conf: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -111,7 +111,7 @@ pub(crate) fn socket(
     }
 }
 
-/// Returns the message of an error of the API, in which the command line's option replaces the name of the field: `--quota-usd`
+/// Returns the message of an API error, with the name of the field replaced by the option of the command line: `--quota-usd`
 /// instead of `quota_usd`.
 fn message_with_option(error: &AdminError) -> String {
     let Some(field) = &error.field else {
@@ -126,10 +126,10 @@ fn message_with_option(error: &AdminError) -> String {
     format!("--{option}: {}", error.message)
 }
 
-/// A response of the admin API, as JSON and as a value.
+/// A response of the admin API: its JSON, from which a value of type `A` can be parsed.
 #[derive(Debug)]
 pub(crate) struct ClientReply<A> {
-    /// The JSON of the response, which is printed for scripts.
+    /// The JSON of the response, as it is printed for scripts.
     pub(crate) text: String,
     of: PhantomData<A>,
 }
@@ -145,7 +145,7 @@ impl<A: DeserializeOwned> ClientReply<A> {
     }
 }
 
-/// The body of a response that is an error.
+/// The body of an error response.
 #[derive(Deserialize)]
 struct ErrorBody {
     error: AdminError,
@@ -157,7 +157,7 @@ pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> Result
     Ok(writeln!(out)?)
 }
 
-/// Formats a value as text. `None` becomes an empty text.
+/// Formats a value as a string. `None` becomes an empty string.
 pub(crate) fn text_or_empty(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
@@ -184,7 +184,7 @@ pub(crate) struct AdminClient {
 }
 
 impl AdminClient {
-    /// Creates a client of the weir that listens on `socket`.
+    /// Creates a client of the running weir that listens on `socket`.
     pub(crate) fn new(socket: PathBuf) -> Self {
         Self { socket }
     }
@@ -197,7 +197,7 @@ impl AdminClient {
         self.request_within(CALL_WAIT, None, question).await
     }
 
-    /// Makes a call that takes effect only if the object still has this version; `None` for any version.
+    /// Makes a call that takes effect only if the object still has the given version; `None` accepts any version.
     pub(crate) async fn request_if<Q: AdminQuestion>(
         &self,
         version: Option<Version>,
@@ -206,8 +206,7 @@ impl AdminClient {
         self.request_within(CALL_WAIT, version, question).await
     }
 
-    /// Makes a call that takes effect once because of its operation id. Makes the call a second time if the first response is
-    /// lost.
+    /// Makes a call whose operation id ensures that it takes effect only once. Repeats the call if the first response is lost.
     pub(crate) async fn request_once<Q: AdminQuestion>(
         &self,
         question: &Q,
@@ -226,7 +225,7 @@ impl AdminClient {
             })
     }
 
-    /// Makes a call that takes effect once however often it is made. Makes the call a second time if the first response is lost.
+    /// Makes an idempotent call. Repeats the call if the first response is lost.
     pub(crate) async fn request_repeatable<Q: AdminQuestion>(
         &self,
         version: Option<Version>,
@@ -279,7 +278,8 @@ impl AdminClient {
         self.exchange(wait, (method, path, text_of(body)), None).await
     }
 
-    /// Makes a call by method and path that takes effect only if the object still has this version; `None` for any version.
+    /// Makes a call by method and path that takes effect only if the object still has the given version; `None` accepts any
+    /// version.
     #[cfg(test)]
     pub(crate) async fn call_if(
         &self,
@@ -357,7 +357,7 @@ impl AdminClient {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.lost(error))?;
-        // The task ends when the sender is dropped, after the one call of this connection.
+        // The task ends when the sender is dropped, which is after the only call on this connection.
         tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
@@ -398,8 +398,8 @@ impl AdminClient {
     }
 }
 
-/// Describes the owner, group and mode of the socket, or of the nearest folder above it that can be inspected, because that
-/// folder denies access. `None` if not even the root folder can be inspected.
+/// Describes the owner, group and mode of the socket. If the socket cannot be inspected, describes the nearest folder above it
+/// that can be, because that folder denies access. `None` if not even the root folder can be inspected.
 pub(crate) fn describe_owner(socket: &Path) -> Option<String> {
     let (path, found) = socket
         .ancestors()
@@ -417,7 +417,8 @@ pub(crate) fn describe_owner(socket: &Path) -> Option<String> {
     ))
 }
 
-/// Returns the name of the id in a table such as `/etc/passwd` or `/etc/group`, whose lines begin with `name:password:id:`.
+/// Returns the name of a user or group id. `table` is the content of a file such as `/etc/passwd` or `/etc/group`, whose lines
+/// begin with `name:password:id:`.
 fn name_of(table: &str, id: u32) -> Option<&str> {
     table.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -386,7 +386,7 @@ async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Re
     }
 }
 
-/// The text for no quota.
+/// The text that is printed for a key without a quota.
 const UNLIMITED: &str = "unlimited";
 
 /// Formats the quota of a key and its period as a short text.
@@ -406,12 +406,12 @@ fn spent_in_words(spent: &PeriodSpend) -> String {
     )
 }
 
-/// Formats a value, or returns `none` if there is no value.
+/// Formats a value. Returns the string in the parameter `none` if there is no value.
 fn or_word(value: Option<impl Display>, none: &str) -> String {
     value.map_or_else(|| none.to_owned(), |value| value.to_string())
 }
 
-/// Prints a key with one line for each property. The secret of a new key comes last, with a warning.
+/// Prints a key, with one line for each property. The secret of a new key comes last, with a warning.
 fn print(key: &KeyDetails, out: &mut impl Write) -> std::io::Result<()> {
     let mut line = |name: &str, value: &dyn Display| writeln!(out, "{name:<14} {value}");
     line("id", &key.id)?;

@@ -33,9 +33,9 @@ use crate::{
 
 /// The number of rows per call of the admin API.
 const PAGE: usize = 1000;
-/// The timeout for a page of rows. It is long, because weir searches for rows for some seconds, and the log backend may be slow.
+/// The timeout for a page of rows. It is long, because weir searches for rows for some seconds, and the log backend can be slow.
 const PAGE_WAIT: Duration = Duration::from_secs(45);
-/// How many hours a query goes back by default.
+/// The number of hours before now at which a query begins by default.
 const QUERY_HOURS: u32 = 24;
 
 /// The subcommands of `weir log`.
@@ -95,7 +95,8 @@ pub(crate) async fn run(
 ) -> Result<(), AdminClientError> {
     match command {
         LogCommand::Query(args) => {
-            // The time range is sent as a number of hours, so that it ends at the store's time and not at this machine's.
+            // The time range is sent as a number of hours, so that the store's clock determines its end, not this machine's
+            // clock.
             let asked = QueryLog {
                 hours: args.filter.from.is_none().then_some(QUERY_HOURS),
                 ..args.filter.query()
@@ -117,7 +118,8 @@ async fn rows(
 ) -> Result<(), AdminClientError> {
     let mut has_heading = as_json;
     let mut left = limit.unwrap_or(usize::MAX);
-    // A model that is no longer in the catalogue may still have rows, so this is only printed if no row is found.
+    // A model that is no longer in the catalogue may still have rows, so the message about an unknown model is only printed if no
+    // row is found.
     let (mut found, mut unknown_model) = (false, None);
     while left > 0 {
         asked.limit = Some(left.min(PAGE));
@@ -171,7 +173,7 @@ fn line(LogRow { time, row, .. }: &LogRow) -> String {
     )
 }
 
-/// Formats the line of one model, which is printed below the row of a request that several models served.
+/// Formats the line of one model. If several models served a request, their lines are printed below its row.
 fn part_line(part: &CostShare) -> String {
     format!(
         "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
@@ -263,11 +265,11 @@ pub struct LogInitArgs {
     pub json: bool,
 }
 
-/// The timeout for comparing one day of an account, or for copying its rows.
+/// The timeout for comparing one day of an account, or for copying the rows of that day.
 const VERIFY_WAIT: Duration = Duration::from_secs(3600);
 
-/// Calls `visit` for each day from `from` to before `until`, for one account or for all, and displays the progress. Returns the
-/// number of accounts.
+/// Calls `visit` for each day from `from` up to but excluding `until`, for one account or all accounts. Displays the progress,
+/// and returns the number of accounts.
 async fn for_each_day(
     client: &AdminClient,
     account: Option<&AccountId>,
@@ -299,7 +301,7 @@ async fn for_each_day(
     Ok(count)
 }
 
-/// Describes a difference between sums and rows: which sums they are, and the values on both sides.
+/// Describes a difference between sums and rows: the subject of the sums, and the values on both sides.
 fn difference_text(difference: &SumsDifference) -> String {
     format!(
         "{} model {}: sums {}; rows {}",
@@ -310,7 +312,7 @@ fn difference_text(difference: &SumsDifference) -> String {
     )
 }
 
-/// Describes what sums or counters are about, with the name of the key or tag.
+/// Describes the subject of sums or counters, with the name of the key, model or tag.
 fn subject_text(of: SumsSubject, name: Option<&str>) -> String {
     name.map_or_else(|| of.to_string(), |name| format!("{of} {name}"))
 }
@@ -352,12 +354,12 @@ fn date(text: &str) -> Result<UtcDay, String> {
     })
 }
 
-/// What to do about rows with different charges if the store is the log backend. A new log backend gets all rows that the journal
-/// still has.
+/// The advice about rows with different charges if the store is the log backend. A new log backend gets all rows that the journal
+/// still contains.
 const NAME_A_HOME: &str = "keep the journal, and set `[log] home` to files or postgres, which get its rows unchanged";
 
-/// The result of comparing the journal's rows with the log, a part of `weir log verify`: the log must have each row that this
-/// node's journal still has.
+/// The result of the part of `weir log verify` that compares the journal with the log. The log must contain each row that this
+/// node's journal still contains.
 #[derive(Debug, Default)]
 struct JournalReport {
     rows: u64,
@@ -367,7 +369,7 @@ struct JournalReport {
 }
 
 impl JournalReport {
-    /// Compares all rows, one portion per call, and prints what is missing or differs. With `fills`, missing rows are copied to
+    /// Compares all rows, one portion per call, and prints missing and differing rows. With `fills`, missing rows are copied to
     /// the log.
     async fn compare(
         client: &AdminClient,
@@ -431,12 +433,12 @@ impl JournalReport {
         Ok(())
     }
 
-    /// Prints how many rows were compared.
+    /// Prints the number of compared rows.
     fn print_totals(&self, home: &str, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "{} rows of this node's journal compared with {home}", self.rows)
     }
 
-    /// Describes what is wrong and what to do. `None` if nothing is wrong.
+    /// Describes the differences and what the operator can do. `None` if there is no difference.
     fn fault(&self, home: &str) -> Option<String> {
         let lacking = self.missing.saturating_sub(self.brought);
         let mut faults = Vec::new();

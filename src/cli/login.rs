@@ -1,6 +1,6 @@
-//! `weir login`, `weir token` and `weir logout`. With them a user signs a machine in to a gateway by the OAuth device flow.
-//! Agents on the machine that have no support for this flow then use a token instead of a key. The tokens are in a file that only
-//! its owner can read and one process at a time uses.
+//! `weir login`, `weir token` and `weir logout`. A user signs a machine in to a gateway by the OAuth device flow. Agents on the
+//! machine that do not support this flow can then use a token instead of a key. The tokens are in a file that only its owner can
+//! read and that one process at a time uses.
 
 mod gateway;
 
@@ -55,7 +55,7 @@ pub struct SignInFile {
     pub file: Option<PathBuf>,
 }
 
-/// Why `weir login`, `weir token` or `weir logout` failed.
+/// The reason why `weir login`, `weir token` or `weir logout` failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginError {
     /// The address is not a URL, or its scheme is not https.
@@ -75,7 +75,7 @@ pub(crate) enum LoginError {
     /// The CA certificates cannot be used.
     #[error("cannot use the CA certificates: {0}")]
     Roots(#[from] RootsError),
-    /// The gateway did not issue tokens, or did not revoke them.
+    /// The gateway did not issue or revoke tokens.
     #[error("the request to {gateway} failed: {why}")]
     Gateway {
         /// The URL of the gateway.
@@ -95,7 +95,7 @@ pub(crate) enum LoginError {
 pub(crate) async fn login(args: &LoginArgs, out: &mut impl Write) -> Result<(), LoginError> {
     let place = SignInFileLocation::find(args.file.file.clone())?;
     let address = SecureUrl::parse(&args.gateway).ok_or_else(|| LoginError::Address(args.gateway.clone()))?;
-    // The path is made absolute, because a later `weir token` may run in another folder.
+    // The path is made absolute, because `weir token` may later run in another folder.
     let ca_file = args.ca_file.as_deref().map(absolute).transpose()?;
     let base = address.origin();
     let gateway = SignInGateway::new(&base, read_authorities(ca_file.as_deref())?.as_deref())?;
@@ -133,7 +133,8 @@ pub(crate) async fn login(args: &LoginArgs, out: &mut impl Write) -> Result<(), 
 /// Runs `weir token`.
 pub(crate) async fn token(file: &SignInFile, out: &mut impl Write) -> Result<(), LoginError> {
     let place = SignInFileLocation::find(file.file.clone())?;
-    // The lock makes a second process wait. It then finds the tokens that the first one got, instead of refreshing them again.
+    // The lock makes a second process wait. The second process then finds the tokens that the first process has refreshed, and
+    // need not refresh them again.
     let locked = place.lock()?;
     let mut signed_in = locked.read()?;
     let lasts = signed_in.expires_at.saturating_sub(clock::unix_seconds());
@@ -149,7 +150,7 @@ pub(crate) async fn token(file: &SignInFile, out: &mut impl Write) -> Result<(),
             }) if word == "invalid_grant" => {
                 return Err(LoginError::Ended(signed_in.gateway));
             }
-            // If refreshing fails otherwise, the stored token is printed, because it is still valid for a short time.
+            // After another failure of the refresh, the stored token is printed, because it is still valid for a short time.
             Err(LoginError::Gateway { .. }) if lasts > 0 => {}
             Err(other) => return Err(other),
         }
@@ -177,7 +178,7 @@ async fn refresh_tokens(signed_in: &SavedSignIn) -> Result<MachineTokens, LoginE
     tokens.map_err(gateway_error(&signed_in.gateway))
 }
 
-/// Connects to the gateway that the machine is signed in to. Returns its client and its endpoints.
+/// Connects to the gateway that the machine is signed in to. Returns a client of the gateway, and the gateway's endpoints.
 async fn connect_gateway(signed_in: &SavedSignIn) -> Result<(SignInGateway, SignInEndpoints), LoginError> {
     let base = &signed_in.gateway;
     let gateway = SignInGateway::new(base, read_authorities(signed_in.ca_file.as_deref())?.as_deref())?;
@@ -269,7 +270,7 @@ pub(crate) async fn run(
 
 const IN_CONFIG: &str = "weir/sign-in.json";
 
-/// Why the file with the tokens cannot be used.
+/// The reason why the file with the tokens cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum SignInFileError {
     /// The default path of the file cannot be determined.
@@ -285,7 +286,7 @@ pub(crate) enum SignInFileError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The file has content that weir did not write.
+    /// The file has content that weir has not written.
     #[error("cannot use {}: its content was not written by weir login; delete the file, or name another one with --file", .0.display())]
     Unreadable(PathBuf),
     /// The file does not exist, so the machine is not signed in.
@@ -298,7 +299,7 @@ pub(crate) enum SignInFileError {
 struct SavedSignIn {
     /// The URL of the gateway, as `https://HOST`.
     gateway: String,
-    /// The file with the CA certificates that are trusted for the gateway. `None` for those of the machine.
+    /// The file with the CA certificates that are trusted for the gateway. `None` for the machine's CA certificates.
     ca_file: Option<PathBuf>,
     access_token: Secret,
     /// When the access token expires, in seconds since the Unix epoch.
@@ -361,7 +362,7 @@ impl SignInFileLocation {
         &self.path
     }
 
-    /// Returns a command line of weir that uses this file, for a shell.
+    /// Returns a shell command that runs weir's subcommand `word` with this file.
     fn command(&self, word: &str) -> String {
         if self.is_named {
             format!(
@@ -456,7 +457,7 @@ impl LockedSignInFile<'_> {
     }
 }
 
-/// Returns options that create a file which only its owner can read.
+/// Returns open options for a file that only its owner can read and write.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -485,7 +486,7 @@ mod tests {
         let place = SignInFileLocation::find(Some(path.clone())).unwrap();
         let locked = place.lock().unwrap();
         assert!(matches!(locked.read(), Err(SignInFileError::NotSignedIn(_))));
-        // A file with this name that others can read is not written into.
+        // A partial file that others can read already exists. It is replaced, not written into.
         fs::write(partial_path(&path), "").unwrap();
         for access in ["first", "second"] {
             locked.write(&signed_in(access)).unwrap();

@@ -1,5 +1,5 @@
-//! Displays the progress of a long command: one line with the rate and the time left. It is displayed only if standard error is a
-//! terminal, and is cleared before the command prints anything.
+//! Displays the progress of a long command as one line with the rate and the remaining time. The line is displayed only if
+//! standard error is a terminal, and is cleared before the command prints anything.
 
 use std::{
     fmt, io,
@@ -17,9 +17,9 @@ use crate::edges::clock;
 
 /// The interval at which the line is redrawn even if nothing has changed.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
-/// The time from the beginning after which a rate is displayed.
+/// The time from the start of the command until a rate is displayed.
 const RATE_AFTER: Duration = Duration::from_secs(1);
-/// The minimum rate that is displayed per second. A lower rate is displayed per minute.
+/// The minimum rate that is displayed as units per second. A lower rate is displayed as units per minute.
 const PER_SECOND_MIN: u64 = 10;
 
 /// The option of commands that display their progress.
@@ -44,7 +44,7 @@ pub(crate) enum ProgressUnit {
 }
 
 impl ProgressUnit {
-    /// Formats a number without the name of the unit. The unit of bytes is included.
+    /// Formats a number without the name of the unit. A number of bytes includes its unit.
     fn number(self, count: u64) -> String {
         match self {
             Self::Bytes => HumanBytes(count).to_string(),
@@ -64,7 +64,7 @@ impl ProgressUnit {
     }
 }
 
-/// The figures of the line that displays the progress.
+/// The figures in the line that displays the progress.
 struct ProgressLine {
     doing: &'static str,
     unit: ProgressUnit,
@@ -74,7 +74,7 @@ struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Returns the mean rate so far as text. `None` if it is too early for a meaningful rate.
+    /// Returns the mean rate so far as text. `None` if the command has not run long enough for a meaningful rate.
     fn rate(&self) -> Option<String> {
         let elapsed_ms = self.elapsed.as_millis();
         if self.position == 0 || self.elapsed < RATE_AFTER {
@@ -89,7 +89,7 @@ impl ProgressLine {
         })
     }
 
-    /// Returns the time left at the mean rate. `None` if the total or the rate is not known.
+    /// Returns the remaining time at the mean rate. `None` if the total or the rate is not known.
     fn time_left(&self) -> Option<Duration> {
         let left = self.total?.saturating_sub(self.position);
         self.rate()?;
@@ -115,7 +115,7 @@ impl fmt::Display for ProgressLine {
     }
 }
 
-/// Displays the progress of a command until this is dropped.
+/// Displays the progress of a command until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct CommandProgress {
     bar: ProgressBar,
@@ -124,7 +124,7 @@ pub(crate) struct CommandProgress {
 
 impl CommandProgress {
     /// Displays the progress if standard error is a terminal and the command is not quiet. `doing` is the first word of the line.
-    /// Without a `total`, no time left is displayed.
+    /// Without a `total`, the remaining time is not displayed.
     pub(crate) fn start(args: ProgressArgs, doing: &'static str, unit: ProgressUnit, total: Option<u64>) -> Self {
         let target = if args.quiet {
             ProgressDrawTarget::hidden()
@@ -155,57 +155,58 @@ impl CommandProgress {
         Self { bar, is_shown }
     }
 
-    /// Returns whether the progress is displayed. If it is not, the figures need not be computed.
+    /// Returns whether the progress is displayed. If not, the caller need not compute the figures.
     pub(crate) fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// Sets the total number of units once it is known.
+    /// Sets the total number of units, which may be known only after the start.
     pub(crate) fn set_total(&self, total: u64) {
         self.bar.set_length(total);
     }
 
-    /// Sets the number of units that are done.
+    /// Sets the number of completed units.
     pub(crate) fn set_position(&self, position: u64) {
         self.bar.set_position(position);
     }
 
-    /// Adds to the number of units that are done.
+    /// Adds `count` to the number of completed units.
     pub(crate) fn advance(&self, count: u64) {
         self.bar.inc(count);
     }
 
-    /// Displays which unit is being worked on, after the figures.
+    /// Displays the current unit after the figures.
     pub(crate) fn show(&self, current: impl fmt::Display) {
         if self.is_shown {
             self.bar.set_message(format!(": {current}"));
         }
     }
 
-    /// Wraps a writer, so that written bytes are added to the progress.
+    /// Wraps a writer in one that adds the written bytes to the progress.
     pub(crate) fn count_writes<W: io::Write>(&self, out: W) -> ProgressBarIter<W> {
         self.bar.wrap_write(out)
     }
 
-    /// Wraps a reader, so that read bytes are added to the progress.
+    /// Wraps a reader in one that adds the read bytes to the progress.
     pub(crate) fn count_reads<R: io::Read>(&self, from: R) -> ProgressBarIter<R> {
         self.bar.wrap_read(from)
     }
 
-    /// Wraps a writer of lines, so that its lines do not mix with the progress on the same terminal.
+    /// Wraps a writer of lines in one that keeps the lines and the progress apart on the same terminal.
     pub(crate) fn lines_above<W: io::Write>(&self, out: W) -> LinesAbove<'_, W> {
         LinesAbove { progress: self, out }
     }
 }
 
-/// Clears the line and ends its thread before anything else is printed.
+/// Clears the line and ends the thread that draws it, before anything else is printed.
 impl Drop for CommandProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Writes lines while a [`CommandProgress`] is displayed. Its line is cleared before each write and redrawn below it.
+/// Writes lines while a [`CommandProgress`] is displayed. The progress is cleared before each write and redrawn below the written
+/// lines.
 #[derive(Debug)]
 pub(crate) struct LinesAbove<'a, W> {
     progress: &'a CommandProgress,
@@ -221,14 +222,14 @@ impl<W: io::Write> io::Write for LinesAbove<'_, W> {
         self.progress.bar.suspend(|| self.out.flush())
     }
 
-    /// Writes the formatted text with a single write, so that the progress is redrawn only once.
+    /// Writes the formatted text in a single call, so the progress is redrawn only once.
     fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
         io::Write::write_all(self, text.to_string().as_bytes())
     }
 }
 
-/// Appends `.partial` to `path`. This is the name of a file until it is complete. It is in the same folder, so that renaming the
-/// file replaces the final one atomically.
+/// Returns `path` with `.partial` appended, which is the name of a file until it is complete. Both names are in the same folder,
+/// so renaming replaces the final file atomically.
 pub(crate) fn partial_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".partial");

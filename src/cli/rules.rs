@@ -69,10 +69,10 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
-/// Why `weir rules` failed.
+/// The reason why `weir rules` failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RulesCommandError {
-    /// A provider file is invalid, or none of them describes the provider.
+    /// A provider file is invalid, or no provider file describes the provider.
     #[error("{0}")]
     Configuration(String),
     /// A file cannot be read.
@@ -106,10 +106,10 @@ fn mode(text: &str) -> Result<TranslationMode, String> {
         .map_err(|_| "this is not a mode of translation; give strict or lossy".to_owned())
 }
 
-/// Explains a request with the provider files `files`, to which weir.toml adds the models `models`.
+/// Explains a request with the provider files `files` and the models `models`, which weir.toml adds.
 ///
 /// # Errors
-/// The reasons are those of [`RulesCommandError`].
+/// See [`RulesCommandError`].
 pub(crate) fn run(
     command: &RulesCommand,
     (files, models): (&[RuleFile], &[RawModel]),
@@ -117,7 +117,7 @@ pub(crate) fn run(
 ) -> Result<(), RulesCommandError> {
     let RulesCommand::Explain(args) = command;
     let (file, mut compiled) = provider(args, files)?;
-    // A model of weir.toml replaces one of the same name.
+    // A model in weir.toml replaces a model of the same name in a provider file.
     let is_replaced = |name: &str| models.iter().any(|model| model.name == name);
     compiled.models.retain(|(_, model)| !is_replaced(&model.name));
     let own = models.iter().filter(|model| model.providers.contains(&args.provider));
@@ -282,7 +282,7 @@ fn print(file: &str, explanation: &Explanation, out: &mut impl Write) -> io::Res
     Ok(())
 }
 
-/// Prints the protocols, then either the refusal or a line for each member that is not carried over as it is.
+/// Prints the protocols, and then either the refusal or one line for each member that the translation adapts or drops.
 fn print_translation(translation: &ExplainedTranslation, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,

@@ -59,7 +59,7 @@ pub struct UsageArgs {
 /// The progress of a report, in accounts.
 struct ReportProgress {
     line: CommandProgress,
-    /// The ids of all accounts, in alphabetical order. Empty if no progress is displayed.
+    /// The ids of all accounts, in alphabetical order. Empty if the progress is not displayed.
     accounts: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl ReportProgress {
         let line = CommandProgress::start(args, "Adding up", ProgressUnit::Accounts, None);
         let mut accounts = Vec::new();
         if line.is_shown() {
-            // If the accounts cannot be read, the progress has no total. The report is the same.
+            // If the accounts cannot be read, the progress has no total. The report does not change.
             accounts = cli::read_account_names(client).await.unwrap_or_default();
         }
         if !accounts.is_empty() {
@@ -77,7 +77,7 @@ impl ReportProgress {
         Self { line, accounts }
     }
 
-    /// Displays that the report includes this account and all accounts before it.
+    /// Sets the progress: the report includes this account and all accounts before it.
     fn reach(&self, account: &str) {
         let position = self.accounts.partition_point(|name| name.as_str() <= account);
         self.line.set_position(position as u64);
@@ -99,7 +99,7 @@ pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl W
         after: None,
         most: None,
     };
-    // A page covers some of the accounts. Its lines are added to the lines of previous pages.
+    // A page covers some of the accounts. The lines of a page are added to the lines of previous pages.
     let mut lines: BTreeMap<String, UsageSums> = BTreeMap::new();
     let mut total = UsageSums::from(&Sums::default());
     let mut progress = None;
@@ -143,7 +143,7 @@ pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl W
     for (name, sums) in &lines {
         writeln!(out, "{}", usage_line(name, sums))?;
     }
-    // A request counts for each of its tags, and once in the total. Requests without tags only count in the total.
+    // A request with tags counts once for each tag and once in the total. A request without tags counts only in the total.
     if lines.len() > 1 || by == SplitBy::Tag {
         writeln!(out, "{}", usage_line("total", &total))?;
     }

@@ -1,5 +1,5 @@
-//! Renders the forms of pages and checks submitted ones. Each form has an operation id, so that it takes effect only once, and a
-//! token that proves that it was rendered for the session.
+//! Renders forms and checks submitted forms. Each form contains an operation id, with which it takes effect only once, and a
+//! token, which proves that it was rendered for the session.
 
 use std::str::FromStr;
 
@@ -27,7 +27,8 @@ pub(super) struct Forms<'a, W> {
     lacks: RoleCheck<W>,
 }
 
-/// Returns the role that a user lacks to submit a form to a path. `None` if the user has it.
+/// A function that returns the role that a user needs but lacks to submit a form to a path. `None` if the user can submit the
+/// form.
 pub(super) type RoleCheck<W> = fn(&W, &str) -> Option<Role>;
 
 /// The message for a form whose object has changed since the page was rendered.
@@ -41,7 +42,7 @@ pub(super) struct RefusedForm {
     pub(super) action: String,
     /// The submitted values.
     pub(super) fields: FormFields,
-    /// Why the form was refused.
+    /// The reason why the form was refused.
     pub(super) message: String,
     /// The HTTP status of the refusal.
     pub(super) status: StatusCode,
@@ -72,13 +73,13 @@ impl<'a, W> Forms<'a, W> {
         }
     }
 
-    /// Disables forms that the user's role does not permit. Such a form displays the role that is needed.
+    /// Disables forms that the user's role does not permit. A disabled form displays the role that is needed.
     pub(super) fn with_roles(self, lacks: RoleCheck<W>) -> Self {
         Self { lacks, ..self }
     }
 
     /// Renders a form that is submitted to `action`. A form that is rendered again has the same operation id as before, because
-    /// the change may have been made.
+    /// the change may already have been made.
     pub(super) fn form(&self, action: &str, class: &str, content: &Markup) -> Markup {
         let again = self.refused_at(action);
         let operation = again.and_then(|again| OperationId::parse(again.fields.text("operation")));
@@ -114,7 +115,8 @@ impl<'a, W> Forms<'a, W> {
         self.form(action, "inline", &html! { button class=(class) { (name) } })
     }
 
-    /// Renders a labelled field of one line. A hidden field contains its original value, so that a change can be recognised.
+    /// Renders a labelled one-line field. A hidden field contains the original value, so that a change of the value is
+    /// recognised.
     pub(super) fn input(&self, action: &str, field: &InputField<'_>) -> Markup {
         let entered = self.entered_value(action, field.name);
         html! {
@@ -128,14 +130,14 @@ impl<'a, W> Forms<'a, W> {
     }
 
     /// Returns the value that was entered in a field of a form that is rendered again. `None` if the user had not changed the
-    /// field. It then displays the current value, so that submitting the form again undoes nothing.
+    /// field. The field then displays the current value, so submitting the form again does not undo another change.
     pub(super) fn entered_value(&self, action: &str, name: &str) -> Option<&str> {
         let again = self.refused_at(action)?;
         is_changed(&again.fields, name).then(|| again.fields.text(name))
     }
 
-    /// Renders the current value of a field of a form that is rendered again, if another change has replaced the value that the
-    /// form was rendered with.
+    /// Renders the current value below a field of a form that is rendered again, if the value has changed since the form was
+    /// first rendered.
     pub(super) fn current_value(&self, action: &str, name: &str, value: &str) -> Markup {
         let was = self
             .refused_at(action)
@@ -170,16 +172,16 @@ pub(super) struct InputField<'a> {
     pub(super) kind: &'a str,
     /// The current value of the field.
     pub(super) value: &'a str,
-    /// The placeholder of the field, which says what leaving it empty means.
+    /// The placeholder of the field, which says what an empty field means.
     pub(super) without: &'a str,
     /// Whether the field must be filled in.
     pub(super) required: bool,
-    /// The id of a list of choices for the field. `None` if there is none.
+    /// The id of a list of choices for the field. `None` if the field has no list.
     pub(super) choices: Option<&'a str>,
 }
 
 impl<'a> InputField<'a> {
-    /// Creates a field for a text that can be left empty.
+    /// Creates a text field that can be left empty.
     pub(super) const fn text(name: &'a str, label: &'a str, value: &'a str, without: &'a str) -> Self {
         Self {
             name,
@@ -192,7 +194,7 @@ impl<'a> InputField<'a> {
         }
     }
 
-    /// Creates a field for a text that must be filled in.
+    /// Creates a text field that must be filled in.
     pub(super) const fn required(name: &'a str, label: &'a str) -> Self {
         Self {
             required: true,
@@ -205,7 +207,7 @@ impl<'a> InputField<'a> {
 pub(super) const NOT_GENUINE: &str = "This form does not come from a page of this session. Nothing was changed. Open the page \
      again and send its form.";
 
-/// Returns whether a form comes from a page of the same site, and was rendered for this session, operation and path.
+/// Returns whether a form was submitted by a page of the same site and was rendered for this session, operation and path.
 pub(super) fn is_genuine<W>(session: &BrowserSession<W>, request: &PageRequest, form: &FormFields) -> bool {
     let operation = form.text("operation");
     request.is_same_origin()
@@ -213,7 +215,7 @@ pub(super) fn is_genuine<W>(session: &BrowserSession<W>, request: &PageRequest, 
         && session.is_valid_token(form.text("token"), operation, &request.path)
 }
 
-/// Returns whether the value of a field differs from the one that the form was rendered with.
+/// Returns whether the value of a field differs from the value with which the form was rendered.
 pub(super) fn is_changed(fields: &FormFields, name: &str) -> bool {
     fields.text(name) != fields.text(&original_field(name))
 }
@@ -221,7 +223,7 @@ pub(super) fn is_changed(fields: &FormFields, name: &str) -> bool {
 /// Returns the new value of a field: `None` if it was not changed, `Some(None)` if it was emptied.
 ///
 /// # Errors
-/// The text is not a value of this type.
+/// The field's value cannot be parsed as this type.
 pub(super) fn changed_value<T: FromStr<Err: ToString>>(
     form: &FormFields,
     name: &str,
@@ -238,7 +240,7 @@ pub(super) fn changed_value<T: FromStr<Err: ToString>>(
 /// Parses the value of a field.
 ///
 /// # Errors
-/// The text is not a value of this type.
+/// The field's value cannot be parsed as this type.
 pub(super) fn parse_field<T: FromStr<Err: ToString>>(form: &FormFields, name: &str) -> Result<T, AdminError> {
     let value = form.text(name).parse::<T>();
     value.map_err(|why| AdminError::of_field(name, why.to_string()))

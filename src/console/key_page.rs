@@ -1,4 +1,4 @@
-//! Renders what operators and the owner of a key see of the key, and the forms that both have.
+//! Renders the facts about a key and the forms that both operators and the owner of the key get.
 
 use maud::{Markup, html};
 
@@ -39,7 +39,7 @@ pub(super) fn has_expired(key: &KeyDetails) -> bool {
     key.expires_at.is_some_and(|end| end.seconds() <= clock::unix_seconds())
 }
 
-/// Returns whether nothing of a key's quota is left.
+/// Returns whether a key's quota is used up.
 pub(super) fn is_used_up(key: &KeyDetails) -> bool {
     matches!((key.quota_nano_usd, key.spent_nano_usd), (Some(quota), Some(spent)) if spent >= quota)
 }
@@ -119,7 +119,7 @@ fn remaining_quota(key: &KeyDetails) -> Markup {
     }
 }
 
-/// Renders what a key has spent in each period. The period of its quota is marked.
+/// Renders the amount that a key has spent in each period, and marks the period of its quota.
 fn spending(key: &KeyDetails) -> Markup {
     let spent = key.spent.as_ref();
     let periods = [
@@ -159,7 +159,7 @@ pub(super) fn section(made: &KeyDetails, models: &[ModelView], gateway: &str) ->
     }
 }
 
-/// The choices for how long the old secret of a rotated key remains valid, in seconds, with their names.
+/// The choices of the time for which the old secret of a rotated key remains valid: each in seconds, with its name.
 const OVERLAPS: [(u64, &str); 5] = [
     (OVERLAP_DEFAULT_SECONDS, "For a day"),
     (3600, "For an hour"),
@@ -168,7 +168,7 @@ const OVERLAPS: [(u64, &str); 5] = [
     (0, "Not at all: it stops working within a second"),
 ];
 
-/// Renders the form that rotates a key. While an old secret is still valid, also renders a form that ends it.
+/// Renders the form that rotates a key. While an old secret is still valid, also renders the form that invalidates this secret.
 pub(super) fn rotation_form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, key: &KeyDetails) -> Markup {
     let chosen = forms.entered_value(rotate, "overlap_seconds");
     let chosen = chosen
@@ -214,7 +214,7 @@ pub(super) fn read_rotation<W>(
     })
 }
 
-/// Renders until when the old secret of a rotated key is valid.
+/// Renders a notice with the time until which the old secret of a rotated key is valid.
 pub(super) fn former_text_notice(former: &FormerTextView) -> Markup {
     html! {
         "The old secret, which ends in " code { (former.hint) } ", works until " (layout::timestamp(former.until, "unknown")) " UTC."
@@ -227,10 +227,10 @@ const RATES: [(&str, &str); 3] = [
     ("concurrency", "Requests at once"),
 ];
 
-/// The choices for what happens to a running answer when the quota is used up. The first is the default.
+/// The choices of what happens to a running answer when the quota is used up. The first choice is the default.
 const EXHAUSTED: [(OnExhausted, &str); 2] = [(OnExhausted::Finish, "Finishes"), (OnExhausted::Cut, "Is cut off")];
 
-/// Formats a number. `None` becomes an empty text.
+/// Formats a number. `None` becomes an empty string.
 fn number_text(number: Option<impl ToString>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }
@@ -245,7 +245,7 @@ pub(super) fn rate_inputs<W>(forms: &Forms<'_, W>, action: &str, limits: [Option
     }
 }
 
-/// Returns the submitted limits of requests, tokens and concurrency that were changed.
+/// Returns the submitted limits of requests, tokens and concurrency. A limit that was not changed is left out.
 ///
 /// # Errors
 /// A value is not a valid limit.
@@ -286,8 +286,8 @@ pub(super) fn changed_exhaustion(
     Ok((choice, changed_value(form, "finish_factor")?))
 }
 
-/// Renders the input field for the percentages of the quota at which notices are sent. `default` describes what applies if it is
-/// empty.
+/// Renders the input field for the percentages of the quota at which notices are sent. `default` describes the percentages that
+/// apply if the field is empty.
 pub(super) fn notice_input<W>(forms: &Forms<'_, W>, action: &str, chosen: Option<Percents>, default: &str) -> Markup {
     let value = chosen.map(Percents::to_text).unwrap_or_default();
     forms.input(

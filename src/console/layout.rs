@@ -1,5 +1,5 @@
-//! Responses of the console and the portal, and the layout of their pages. The responses' headers forbid caching and framing, and
-//! restrict what a page can load.
+//! Responses of the console and the portal, and the layout of their pages. The headers of a response forbid caching and framing,
+//! and restrict the resources that a page can load.
 
 use std::{
     sync::OnceLock,
@@ -35,14 +35,14 @@ use crate::{
 const CSP: &str = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; \
      frame-ancestors 'none'";
 
-/// A complete response. The header `content-length` is added when it is written.
+/// A complete response. The header `content-length` is added when the response is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageResponse {
     /// The status of the response.
     pub(crate) status: StatusCode,
     /// All headers except `content-length`.
     pub(crate) headers: HeaderMap,
-    /// The body. A response to HEAD has the body that a response to GET has; it is left out when the response is written.
+    /// The body. A response to HEAD has the same body as a response to GET; the body is left out when the response is written.
     pub(crate) body: Bytes,
 }
 
@@ -71,7 +71,7 @@ impl PageResponse {
         answer
     }
 
-    /// Creates a response with the style sheet. It is the only response that a browser may cache.
+    /// Creates a response with the style sheet, which is the only response that a browser is allowed to cache.
     pub(super) fn style_sheet(sheet: &'static str) -> Self {
         let mut answer = Self::new(
             StatusCode::OK,
@@ -97,21 +97,21 @@ impl PageResponse {
         self
     }
 
-    /// Makes the browser continue to another address. `refresh` has the form `0; url=...`, as in HTML's
+    /// Adds the header that makes the browser continue to another address. `refresh` has the form `0; url=...`, as in HTML's
     /// `meta http-equiv="refresh"`.
     pub(super) fn with_refresh(mut self, refresh: HeaderValue) -> Self {
         self.headers.insert(header::REFRESH, refresh);
         self
     }
 
-    /// Adds the methods that the path supports.
+    /// Adds the header `allow` with the methods that the path supports.
     pub(super) fn with_allow(mut self, methods: &'static str) -> Self {
         self.headers.insert(header::ALLOW, HeaderValue::from_static(methods));
         self
     }
 
-    /// Makes the browser use only TLS for a year (RFC 6797) if the connection is encrypted. Browsers ignore this header over
-    /// plain HTTP.
+    /// If the connection is encrypted, adds the header that makes the browser use only TLS for a year (RFC 6797). Browsers ignore
+    /// this header over plain HTTP.
     pub(super) fn with_transport_security(mut self, way: ConnectionSecurity) -> Self {
         if way == ConnectionSecurity::Encrypted {
             let a_year = HeaderValue::from_static("max-age=31536000");
@@ -151,7 +151,7 @@ impl PageResponse {
     }
 }
 
-/// The style sheet of the console and the portal, after the one that all of weir's pages use.
+/// The style sheet of the console and the portal. It begins with the style sheet that all pages of weir share.
 pub(super) const STYLE: &str = concat!(
     include_str!("../stability/public/look/base.css"),
     include_str!("console.css")
@@ -173,9 +173,9 @@ pub(super) struct Layout<'a> {
     pub(super) style: &'a str,
     /// The name of the site.
     pub(super) site_name: &'a str,
-    /// The addresses and names of the pages in the navigation.
+    /// The address and the name of each page in the navigation.
     pub(super) pages: &'a [(&'a str, &'a str)],
-    /// The address of the current page, which the navigation marks.
+    /// The address of the current page, which is marked in the navigation.
     pub(super) current: &'a str,
     /// The name of the signed-in user, and the button to sign out. Empty if nobody is signed in.
     pub(super) who: Markup,
@@ -262,22 +262,22 @@ fn timestamp_text(at: &str, without: &str) -> Markup {
     }
 }
 
-/// Renders a name that a user has chosen. The name may contain any characters, even ones that change the direction of text.
+/// Renders a name that a user has chosen. The name may contain any characters, including those that change the direction of text.
 pub(super) fn name(text: &str) -> Markup {
     html! { bdi { (text) } }
 }
 
-/// How long a link is valid.
+/// The lifetime of a link.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 /// The maximum number of links that have not been opened. When it is reached, the oldest link becomes invalid.
 const LINKS_MAX: usize = 64;
-/// The length of a link's code. 43 characters out of 62 have 256 bits of entropy.
+/// The number of characters of a link's code. 43 random characters from an alphabet of 62 have 256 bits of entropy.
 const CODE_CHARS: usize = 43;
 
 /// The user of a session of the console.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Operator {
-    /// Who requested the link, or who signed in at the OpenID provider.
+    /// The caller that requested the link, or the user who signed in at the OpenID provider.
     pub(super) opened_by: AdminPeer,
     /// The role of the session, which limits what the user can change.
     pub(super) role: Role,
@@ -308,11 +308,11 @@ impl Operator {
     }
 }
 
-/// The links that have been issued and not been opened yet.
+/// The links that have been issued but not opened yet.
 #[derive(Debug)]
 pub(crate) struct Links {
     waiting: Mutex<LruCache<[u8; 32], UnopenedLink>>,
-    /// The address in links. It is set once, when the listener exists.
+    /// The address that links begin with. It is set once, when the listener is created.
     at: OnceLock<LinkAddress>,
 }
 
@@ -331,7 +331,7 @@ struct UnopenedLink {
     until: Instant,
 }
 
-/// The address of a site, as it is written into links.
+/// The address of a site that links begin with.
 #[derive(Debug)]
 pub(crate) enum LinkAddress {
     /// The configured address, without a trailing slash.
@@ -346,7 +346,7 @@ pub(crate) enum LinkAddress {
 }
 
 impl LinkAddress {
-    /// Returns the address, such as `http://127.0.0.1:8082`. `None` until the listener is bound.
+    /// Returns the address as a URL, such as `http://127.0.0.1:8082`. `None` until the listener is bound.
     pub(crate) fn base(&self) -> Option<String> {
         match self {
             Self::Configured(base) => Some(base.clone()),
@@ -371,7 +371,7 @@ impl LinkAddress {
 }
 
 impl Links {
-    /// Sets the address in links. Only the first call has an effect.
+    /// Sets the address that links begin with. Only the first call has an effect.
     pub(crate) fn set_address(&self, at: LinkAddress) {
         let _ = self.at.set(at);
     }
@@ -392,7 +392,8 @@ impl Links {
         code
     }
 
-    /// Redeems the code of a link. Returns the user for whom a session is to be opened. A code can be redeemed once.
+    /// Redeems the code of a link, which is possible once. Returns the user for whom a session is to be opened. `None` if the
+    /// code is not valid.
     pub(super) fn redeem(&self, code: &str, now: Instant) -> Option<Operator> {
         let waiting = self.waiting.lock().pop(&digest(code))?;
         (now < waiting.until).then_some(waiting.operator)

@@ -1,6 +1,5 @@
 //! The endpoints at which agents sign in: the OAuth device flow (RFC 8628), tokens (RFC 6749) and their revocation (RFC 7009). A
-//! metadata document contains the endpoints' addresses (RFC 8414). The clients of these endpoints are programs without a client
-//! secret.
+//! metadata document (RFC 8414) lists the addresses of these endpoints. The clients are programs without a client secret.
 
 use std::{
     fmt,
@@ -35,14 +34,14 @@ pub(super) const VERIFICATION: &str = "/portal/device";
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 const REFRESH_GRANT: &str = "refresh_token";
 
-/// How often one client address can begin a sign-in.
+/// The rate at which one client address can begin sign-ins.
 const BEGIN_ALLOWANCE: RateAllowance = RateAllowance {
     per_minute: 10,
     burst: 10,
     clients_max: 100_000,
 };
-/// How often one client address can request or revoke tokens. A waiting agent sends a request every five seconds, and many agents
-/// may share an address.
+/// The rate at which one client address can request or revoke tokens. A waiting agent sends a request every five seconds, and
+/// many agents may share an address.
 const TOKEN_ALLOWANCE: RateAllowance = RateAllowance {
     per_minute: 600,
     burst: 100,
@@ -63,11 +62,11 @@ impl fmt::Debug for OAuth {
     }
 }
 
-/// Why a request is refused: the HTTP status, OAuth's error code and a description.
+/// The refusal of a request: the HTTP status, the OAuth error code and a description.
 struct OAuthError(StatusCode, &'static str, String);
 
 impl OAuth {
-    /// Creates the endpoints. They issue tokens with the prefix `prefix`. `start` is a time before the first request.
+    /// Creates the endpoints, which issue tokens with the prefix `prefix`. `start` is a time before the first request.
     pub(crate) fn new(sign_ins: Arc<AgentSignIns>, prefix: KeyPrefix, start: Instant) -> Self {
         Self {
             sign_ins,
@@ -149,7 +148,7 @@ impl OAuth {
     }
 }
 
-/// The parameters of a request. Each occurs at most once (RFC 6749, section 3.2).
+/// The parameters of a request. Each parameter occurs at most once (RFC 6749, section 3.2).
 struct OAuthForm(Vec<(String, String)>);
 
 impl OAuthForm {
@@ -224,7 +223,7 @@ impl From<SignInError> for OAuthError {
             SignInError::Denied => (StatusCode::BAD_REQUEST, "access_denied"),
             SignInError::Expired => (StatusCode::BAD_REQUEST, "expired_token"),
             SignInError::InvalidGrant => (StatusCode::BAD_REQUEST, "invalid_grant"),
-            // This is not one of OAuth's errors about a token, so the agent retains its tokens and tries again.
+            // This error says nothing about the token, so the agent retains its tokens and tries again.
             SignInError::Store(error) => {
                 tracing::warn!(%error, "cannot answer an agent's sign-in request: a call of the store failed");
                 let why = "the service's store is unavailable: try again in a moment".to_owned();

@@ -1,8 +1,8 @@
-//! Sign-in of users by OpenID Connect, with the authorization code flow and PKCE (OpenID Connect Core 1.0, section 3.1; RFC
+//! The sign-in of users by OpenID Connect, with the authorization code flow (OpenID Connect Core 1.0, section 3.1) and PKCE (RFC
 //! 7636).
 //!
-//! The state, the nonce and the PKCE verifier of a sign-in are derived from a random text in the browser's cookie. The store only
-//! records that the sign-in is in progress, so that it can be finished at any node, once and within its lifetime.
+//! The state, the nonce and the PKCE verifier of a sign-in are derived from a random string in the browser's cookie. The store
+//! only records that the sign-in is in progress. Therefore any node can finish a sign-in, but only once and within its lifetime.
 
 mod id_token;
 mod provider;
@@ -51,7 +51,8 @@ const SIGN_IN_LIFETIME: SessionLifetime = SessionLifetime {
     idle: Duration::from_secs(600),
     whole: Duration::from_secs(600),
 };
-/// How many sign-ins can begin at one node. With their lifetime, this limits the sign-ins in progress to 6,000.
+/// The rate at which sign-ins can begin at one node. With the lifetime of a sign-in, this limits the number of sign-ins in
+/// progress to 6,000.
 const BEGIN_ALLOWANCE: RateAllowance = RateAllowance {
     per_minute: 600,
     burst: 100,
@@ -59,23 +60,25 @@ const BEGIN_ALLOWANCE: RateAllowance = RateAllowance {
 };
 /// The maximum number of sign-ins that send requests to the provider concurrently.
 const CONCURRENT_MAX: usize = 16;
-/// The length of the random text in the cookie. 43 characters out of 62 have 256 bits of entropy.
+/// The number of characters of the random string in the cookie. 43 random characters from an alphabet of 62 have 256 bits of
+/// entropy.
 const TEXT_CHARS: usize = 43;
 
 /// The configuration of the OpenID provider, from `[console.openid]`.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenIdSettings {
-    /// The provider's issuer: the URL below which its metadata document is.
+    /// The provider's issuer: the URL that the path of its metadata document is appended to.
     pub(crate) issuer: String,
-    /// The client id that weir has at the provider.
+    /// The client id with which weir is registered at the provider.
     pub(crate) client_id: String,
-    /// The client secret that weir has at the provider. `None` for a public client, which is protected by PKCE alone.
+    /// The client secret with which weir is registered at the provider. `None` for a public client, which is protected by PKCE
+    /// alone.
     pub(crate) client_secret: Option<Secret>,
     /// The scopes to request, including `openid`.
     pub(crate) scopes: Vec<String>,
     /// The name of the claim that contains the groups of a user.
     pub(crate) groups_claim: String,
-    /// The role of each group.
+    /// The groups that have a role, each with its role.
     pub(crate) roles: Vec<(String, Role)>,
     /// CA certificates in PEM that are trusted in addition to the platform's.
     pub(crate) ca: Option<Vec<u8>>,
@@ -93,13 +96,13 @@ pub(crate) struct OpenId {
 /// A sign-in that has begun.
 #[derive(Debug)]
 pub(super) struct StartedSignIn {
-    /// The random text to be stored in the browser's cookie.
+    /// The random string to be stored in the browser's cookie.
     pub(super) text: String,
-    /// The URL of the provider to which the browser must go.
+    /// The provider's URL to which the browser is sent.
     pub(super) to: String,
 }
 
-/// The secrets of a sign-in. All are derived from the random text in the cookie, which only the browser has.
+/// The secrets of a sign-in. All of them are derived from the random string in the cookie, which only the browser has.
 struct SignInSecrets<'t>(&'t str);
 
 impl SignInSecrets<'_> {
@@ -165,7 +168,7 @@ impl OpenId {
         rest.split('/').next().unwrap_or(rest)
     }
 
-    /// Begins a sign-in. `back` is the URL of weir to which the provider sends the browser afterwards.
+    /// Begins a sign-in. `back` is weir's URL to which the provider sends the browser afterwards.
     pub(super) async fn begin(&self, back: &str, now: Instant) -> Result<StartedSignIn, SignInFailure> {
         let _place = self.asking.try_acquire().map_err(|_| SignInFailure::Busy)?;
         if self.begun.try_acquire((), now).is_err() {
@@ -192,8 +195,9 @@ impl OpenId {
         Ok(StartedSignIn { text, to })
     }
 
-    /// Finishes a sign-in, which can only succeed once. `back` must be the same as at its beginning. `returned` are the
-    /// parameters with which the provider has sent the browser back, `text` is the random text in the cookie. Returns the user.
+    /// Finishes a sign-in and returns the user. This can succeed only once for each sign-in. `back` must be the URL with which
+    /// the sign-in began. `returned` are the parameters with which the provider sent the browser back; `text` is the random
+    /// string in the cookie.
     pub(super) async fn finish(
         &self,
         back: &str,
@@ -238,8 +242,8 @@ impl OpenId {
         Ok(Operator { opened_by, role })
     }
 
-    /// Returns the URL of the provider's page for signing out. From there users return to the console at the URL `console`.
-    /// `None` if the provider has no such page, or if its metadata has not been fetched yet.
+    /// Returns the URL of the provider's sign-out page, which sends users back to the console at the URL `console`. `None` if the
+    /// provider has no such page, or if its metadata has not been fetched yet.
     pub(super) fn sign_out_url(&self, console: &str) -> Option<String> {
         let metadata = self.provider.last_metadata()?;
         let query = request::to_query(&[
@@ -279,14 +283,15 @@ impl OpenId {
             .post(&metadata.token_endpoint, body, authorization.as_deref())
             .await;
         answer.map_err(|why| match why.error {
-            // The provider rejects the code (`invalid_grant`), or weir as a client (`invalid_client`); see RFC 6749, section 5.2.
+            // The provider rejects the code (`invalid_grant`) or weir's client credentials (`invalid_client`); see RFC 6749,
+            // section 5.2.
             Some(error) if error == "invalid_grant" => SignInFailure::CodeRefused,
             Some(error) if error == "invalid_client" => SignInFailure::ClientRefused,
             _ => SignInFailure::Provider(why.message),
         })
     }
 
-    /// Returns the provider's claims about the user, from the ID token and if necessary from the userinfo endpoint.
+    /// Returns the provider's claims about the user. They come from the ID token and, if necessary, from the userinfo endpoint.
     async fn claims(
         &self,
         metadata: &OpenIdMetadata,
@@ -319,8 +324,8 @@ impl OpenId {
     }
 }
 
-/// Renders the page's query as a form that is submitted to `action` with the button `opens`. The page itself signs nobody in: the
-/// browser comes from another site, so it sends no cookie yet, and a GET request must change nothing.
+/// Renders the page's query as a form that is submitted to `action` with the button `opens`. Only the form finishes the sign-in:
+/// a GET request must not change anything, and the browser sends no cookie with it because it comes from another site.
 pub(in crate::console) fn return_form(said: &FormFields, action: &str, opens: &str) -> Markup {
     html! {
         form method="post" action=(action) class="card" autocomplete="off" {
@@ -333,16 +338,16 @@ pub(in crate::console) fn return_form(said: &FormFields, action: &str, opens: &s
     }
 }
 
-/// Why a sign-in failed. Contains nothing that the browser or the provider has sent, except the user's name.
+/// The reason why a sign-in failed. Of the data that the browser and the provider have sent, it contains only the user's name.
 #[derive(Debug)]
 pub(crate) enum SignInFailure {
     /// Too many sign-ins are in progress.
     Busy,
     /// A call of the store failed.
     Store(StoreError),
-    /// The provider cannot be reached, or its response is not that of an OpenID provider. Contains the reason.
+    /// The provider cannot be reached, or its response is not valid. Contains the reason.
     Provider(String),
-    /// This browser has no such sign-in in progress.
+    /// This browser has no sign-in with the returned state in progress.
     NotUnderWay,
     /// The response is not from the configured provider.
     OtherProvider,
@@ -354,7 +359,7 @@ pub(crate) enum SignInFailure {
     ClientRefused,
     /// The ID token is not valid.
     Token(IdTokenFault),
-    /// The user is in none of the groups that have a role.
+    /// None of the user's groups has a role.
     NoRole { name: String, needed: Vec<(String, Role)> },
 }
 
@@ -389,7 +394,7 @@ impl SignInFailure {
         }
     }
 
-    /// Returns the message for the log. `None` if the failure only concerns this browser.
+    /// Returns the message for the log. `None` if the failure concerns only this browser and is not logged.
     pub(crate) fn log_text(&self) -> Option<String> {
         match self {
             Self::Provider(why) => Some(why.clone()),
@@ -454,7 +459,7 @@ mod tests {
 
     #[test]
     fn the_challenge_is_that_of_rfc_7636() {
-        // Appendix B.
+        // The example in RFC 7636, appendix B.
         let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"));
         assert_eq!(challenge, "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
     }

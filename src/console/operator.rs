@@ -50,7 +50,7 @@ const PAGES: [(&str, &str); 9] = [
 
 pub(crate) use self::sign_in::SignInMethods;
 
-/// The operators' console. All its connections share it.
+/// The operators' console, which all its connections share.
 pub(crate) struct Console {
     api: Admin,
     source: Box<dyn ConsoleSource>,
@@ -59,7 +59,8 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// Creates the console on the admin API and `source`. `sign_in_methods` are the ways in which operators sign in.
+    /// Creates the console, which reads and changes data through the admin API and reads further data from `source`.
+    /// `sign_in_methods` are the ways in which operators sign in.
     pub(crate) fn new(
         api: Admin,
         source: Box<dyn ConsoleSource>,
@@ -115,7 +116,7 @@ impl Console {
         self.handle_form(id, &session, at, request).await
     }
 
-    /// Applies a submitted form, if it is genuine and the operator has the role that it needs.
+    /// Applies a submitted form if it is genuine and the operator has the role that the form needs.
     async fn handle_form(
         &self,
         id: &str,
@@ -240,7 +241,7 @@ impl Console {
     }
 }
 
-/// Returns the role that is needed to submit a form to a path. `None` if no form has this path.
+/// Returns the role that is needed to submit a form to a path. `None` if no form is submitted to this path.
 fn required_role(at: &[&str]) -> Option<Role> {
     match at {
         ["rules"] => Some(Role::Viewer),
@@ -252,13 +253,13 @@ fn required_role(at: &[&str]) -> Option<Role> {
     }
 }
 
-/// Returns the role that an operator lacks to submit a form. `None` if the operator has it.
+/// Returns the role that an operator needs but lacks to submit a form. `None` if the operator can submit the form.
 fn missing_role(operator: &Operator, action: &str) -> Option<Role> {
     let at: Vec<&str> = action.split('/').skip(1).collect();
     required_role(&at).filter(|needed| operator.role < *needed)
 }
 
-/// Returns the path of the page that has the form with this path.
+/// Returns the path of the page with the form that is submitted to this path.
 fn page_path<'a>(at: &[&'a str]) -> Vec<&'a str> {
     match at {
         ["keys"] => vec!["keys", "new"],

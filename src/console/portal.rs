@@ -1,6 +1,6 @@
-//! The portal, where the owner of a key signs in with the key, sees its limits and usage, lowers its limits and rotates it.
+//! The portal. The owner of a key signs in with the key, sees the key's limits and usage, lowers the limits, and rotates the key.
 //!
-//! A session belongs to one key and ends with it. Each request checks that the key exists, that it is not revoked, and that the
+//! A session belongs to one key and ends with the key. Each request checks that the key exists and is not revoked, and that the
 //! secret with which the session was opened is still valid.
 
 mod device;
@@ -52,20 +52,20 @@ use crate::{
 
 /// The path of the portal on the gateway's listeners.
 pub(super) const ROOT: &str = "/portal";
-/// How often one client address can try to sign in.
+/// The rate at which one client address can try to sign in.
 const SIGN_INS: RateAllowance = RateAllowance {
     per_minute: 10,
     burst: 10,
     clients_max: 100_000,
 };
 
-/// How often one client address can request pages. Each page may read many rows.
+/// The rate at which one client address can request pages. It is limited because a page may read many rows.
 const VISITS: RateAllowance = RateAllowance {
     per_minute: 60,
     burst: 60,
     clients_max: 100_000,
 };
-/// How often one client address, and the owner of one key, can try codes of agents.
+/// The rate at which one client address, and the owner of one key, can try codes of agents.
 const CODE_TRIES: RateAllowance = RateAllowance {
     per_minute: 20,
     burst: 20,
@@ -73,12 +73,12 @@ const CODE_TRIES: RateAllowance = RateAllowance {
 };
 /// The number of rows of the log that the owner's page displays.
 const ROWS: usize = 50;
-/// The maximum size of a form, in bytes. It is small, because everybody can send a form to the gateway's port.
+/// The maximum size of a form, in bytes. It is small, because anybody can send a form to the gateway's port.
 const FORM_BYTES_MAX: usize = 8 * 1024;
 
-/// The portal. All its listeners share it.
+/// The portal, which all listeners share.
 pub(crate) struct Portal {
-    /// How listeners receive requests to the portal.
+    /// The context in which listeners receive requests to the portal.
     pub(crate) entrance: ListenerContext,
     keys: Arc<dyn KeyStore>,
     api: Admin,
@@ -109,8 +109,8 @@ impl std::fmt::Debug for Portal {
 }
 
 impl Portal {
-    /// Creates the portal. Keys begin with `prefix`; `site` says how browsers reach the portal; `start` is a time before the
-    /// first request.
+    /// Creates the portal. `prefix` is the prefix of keys, `site` says how browsers reach the portal, and `start` is a time
+    /// before the first request.
     pub(crate) fn new(
         (keys, sessions): (Arc<dyn KeyStore>, Arc<dyn WebSessionStore>),
         api: Admin,
@@ -146,7 +146,7 @@ impl Portal {
         Self { oidc: people, ..self }
     }
 
-    /// Returns the name for the access log of requests to this path. `None` if the path is not the portal's.
+    /// Returns the name of this path's route in the access log. `None` if the path does not belong to the portal.
     pub(crate) fn route_name(&self, path: &str) -> Option<&'static str> {
         let below = path.strip_prefix(ROOT);
         let is_page = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -154,7 +154,7 @@ impl Portal {
         is_page.then_some("portal").or(is_agents.then_some("sign_in"))
     }
 
-    /// Answers a request whose path is the portal's.
+    /// Answers a request whose path belongs to the portal.
     pub(crate) async fn answer(&self, request: &PageRequest) -> PageResponse {
         if let Some(oauth) = self.oauth.as_ref().filter(|_| OAuth::is_endpoint(&request.path)) {
             return oauth.answer(request, &self.entrance.site.trusted).await;
@@ -167,7 +167,7 @@ impl Portal {
     async fn page(&self, request: &PageRequest) -> PageResponse {
         let segments = request.segments(ROOT).unwrap_or_default();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-        // The style sheet is not rate-limited: it costs nothing to serve, and pages that refuse a request need it too.
+        // The style sheet is not rate-limited: it is cheap to serve, and pages that refuse a request also need it.
         if let (&Method::GET, ["style.css"]) = (&request.method, &*segments) {
             return PageResponse::style_sheet(STYLE);
         }
@@ -218,7 +218,8 @@ impl Portal {
         if let Err(refused) = self.admit(request, code.as_ref()) {
             return *refused;
         }
-        // Every reason gets the same message, because only the owner of a key may learn that the key once existed.
+        // The message is the same for every reason, because only the owner of a key is allowed to learn that the key once
+        // existed.
         let unknown = || {
             let why = "This key is not valid. Check that it is complete and was not revoked.";
             self.sign_in_page(StatusCode::FORBIDDEN, Some(why), code.as_ref())
@@ -241,7 +242,7 @@ impl Portal {
         self.begin(&owner, next.as_deref().unwrap_or(ROOT), request).await
     }
 
-    /// Refuses forms of other sites, and too many attempts from one client address.
+    /// Returns a refusal for a form of another site, and for too many attempts from one client address.
     fn admit(&self, request: &PageRequest, code: Option<&UserCode>) -> Result<(), Box<PageResponse>> {
         if !request.is_same_origin() {
             let why = "This form does not come from the portal. Nobody was signed in.";
@@ -259,7 +260,7 @@ impl Portal {
     /// Opens a session for the owner, and redirects the browser to `next`.
     async fn begin(&self, owner: &KeyOwner, next: &str, request: &PageRequest) -> PageResponse {
         if let Some(before) = session::PORTAL.read(&request.headers, request.connection_security()) {
-            // If the store cannot be reached, the previous session expires by itself. Only this browser has its cookie.
+            // If the store cannot be reached, the previous session expires later. Only this browser has the session's cookie.
             let _ = self.sessions.close(before).await;
         }
         let id = self.sessions.open(owner, request.now).await;
@@ -276,8 +277,8 @@ impl Portal {
         ClientAddress::from_headers(request.peer, &request.headers, &self.entrance.site.trusted)
     }
 
-    /// Returns the text of the request's cookie and its session, if the session's key is still valid. Otherwise returns the page
-    /// for signing in.
+    /// Returns the value of the request's cookie and the session, if the session's key is still valid. Otherwise returns the
+    /// sign-in page.
     async fn find_session(
         &self,
         request: &PageRequest,
@@ -297,7 +298,7 @@ impl Portal {
         match view {
             Some(view) if view.record.state == KeyState::Active && is_whole(&view) => Ok((id.to_owned(), session)),
             _ => {
-                // If this fails, the next request with this session is refused too.
+                // If this fails, the next request with this session is also refused.
                 let _ = self.sessions.close(id).await;
                 let why = "The session has ended: its key was revoked, deleted or rotated.";
                 let ended = self.sign_in_page(StatusCode::UNAUTHORIZED, Some(why), None);

@@ -1,4 +1,4 @@
-//! A complete request to the console or the portal, and the checks of where it comes from.
+//! A complete request to the console or the portal, and the checks of its origin.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -25,9 +25,9 @@ use crate::{
 pub(crate) struct PageRequest {
     /// The method of the request. HEAD is handled like GET.
     pub(crate) method: Method,
-    /// The path of the request, which is still percent-encoded.
+    /// The path of the request, in percent-encoded form.
     pub(crate) path: String,
-    /// The query of the request, without the `?`. `None` if there is none.
+    /// The query of the request, without the `?`. `None` if the request has no query.
     pub(crate) query: Option<String>,
     /// The host that the browser addressed, with its port.
     pub(crate) host: String,
@@ -35,7 +35,7 @@ pub(crate) struct PageRequest {
     pub(crate) headers: HeaderMap,
     /// The body of the request.
     pub(crate) body: Bytes,
-    /// The address of the other end of the connection.
+    /// The address of the connection's peer, which is the client or a proxy in front of weir.
     pub(crate) peer: IpAddr,
     /// Whether the connection of the client is encrypted, up to the listener or up to a proxy in front of it.
     pub(crate) encrypted: bool,
@@ -43,14 +43,14 @@ pub(crate) struct PageRequest {
     pub(crate) now: Instant,
 }
 
-/// Returns the URL of a host.
+/// Returns the URL of a host, with the scheme `https` or `http`.
 pub(super) fn base(encrypted: bool, host: &str) -> String {
     let scheme = if encrypted { "https" } else { "http" };
     format!("{scheme}://{host}")
 }
 
 impl PageRequest {
-    /// Returns the decoded segments of the path below `root`. `None` if the path is not below it.
+    /// Returns the decoded segments of the path below `root`. `None` if the path is not below `root`.
     pub(super) fn segments(&self, root: &str) -> Option<Vec<String>> {
         let rest = self.path.strip_prefix(root)?;
         if !(rest.is_empty() || rest.starts_with('/')) {
@@ -98,19 +98,19 @@ impl PageRequest {
 /// The timeout for receiving a form.
 const FORM_WAIT: Duration = Duration::from_secs(30);
 
-/// How a listener receives requests to the console or the portal.
+/// The context in which a listener receives requests to the console or the portal.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerContext {
-    /// How browsers reach the listener.
+    /// The way in which browsers reach the listener.
     pub(crate) site: Site,
-    /// The maximum size of a form, in bytes. It is also the maximum that one connection has in memory.
+    /// The maximum size of a form, in bytes. One connection has at most one form in memory.
     pub(crate) form_bytes_max: usize,
 }
 
 /// Reads a complete request from a session of Pingora.
 ///
 /// # Errors
-/// The request is too large or too slow, or names no host. Contains the response to be sent.
+/// The request is too large, arrives too slowly, or has no host. Contains the response to be sent.
 pub(crate) async fn read(
     session: &mut ServerSession,
     entrance: &ListenerContext,
@@ -175,7 +175,7 @@ async fn read_body(session: &mut ServerSession, bytes_max: usize) -> Result<Byte
     }
 }
 
-/// Creates a response after which the connection is closed, because the rest of the body is not read.
+/// Creates a refusal. The connection is closed after it, because the rest of the body is not read.
 fn refuse_and_close(session: &mut ServerSession, status: StatusCode, why: &str) -> Box<PageResponse> {
     session.set_keepalive(None);
     Box::new(PageResponse::text(status, why))
@@ -199,13 +199,13 @@ impl FormFields {
         )
     }
 
-    /// Returns the first value with this name, trimmed. Empty if there is none.
+    /// Returns the first value with this name, trimmed. Empty if no field has this name.
     pub(super) fn text(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value.trim())
     }
 
-    /// Returns the first value with this name, trimmed. `None` if there is none or it is empty.
+    /// Returns the first value with this name, trimmed. `None` if no field has this name or the value is empty.
     pub(super) fn non_empty(&self, name: &str) -> Option<&str> {
         Some(self.text(name)).filter(|text| !text.is_empty())
     }
@@ -214,14 +214,14 @@ impl FormFields {
 /// Creates a call of the admin API from fields. Fields without a value are left out.
 ///
 /// # Errors
-/// A field is not valid. The message names the field and what is wrong with it.
+/// A field is not valid. The message names the field and its fault.
 pub(super) fn read_question<Q: AdminQuestion>(pairs: &[(&str, &str)]) -> Result<Q, AdminError> {
     let given = pairs.iter().filter(|(_, value)| !value.is_empty());
     let given = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     wire::read(given.collect(), "", serde_json::Map::new())
 }
 
-/// Returns a query of the fields that have a value, with a leading `?`. Empty if no field has a value.
+/// Returns a query with the fields that have a value, including the leading `?`. Empty if no field has a value.
 pub(super) fn to_query(pairs: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {
@@ -231,23 +231,23 @@ pub(super) fn to_query(pairs: &[(&str, &str)]) -> String {
     if query.is_empty() { query } else { format!("?{query}") }
 }
 
-/// The parts of a request that say which page has sent it.
+/// The parts of a request that identify the page that sent the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestOrigin<'a> {
     /// The headers of the request.
     pub(super) headers: &'a HeaderMap,
     /// The host that was addressed, with its port.
     pub(super) host: &'a str,
-    /// Whether the connection is known to be encrypted. If no address is configured, a proxy in front of weir may leave that
-    /// unknown.
+    /// Whether the connection is known to be encrypted. If no address is configured and a proxy in front of weir does not report
+    /// the encryption, this is false.
     pub(super) encrypted: bool,
 }
 
 impl RequestOrigin<'_> {
-    /// Returns whether the browser says that a page of the same site sends this request. Browsers say so by `Sec-Fetch-Site`
-    /// (Fetch Metadata) on encrypted and local sites, and by `Origin` (RFC 6454) on all sites. Each of these headers that is
-    /// present must agree. A request with neither is not the form of a browser. An unencrypted page of the same host is not a
-    /// part of an encrypted site, because an attacker in the network may have written it.
+    /// Returns whether, according to the browser, a page of the same site sent this request. Browsers report this in the header
+    /// `Sec-Fetch-Site` (Fetch Metadata) on encrypted and local sites, and in `Origin` (RFC 6454) on all sites. Each of these
+    /// headers must confirm it if it is present. A request with neither header was not sent by a browser's form. An unencrypted
+    /// page of the same host does not belong to an encrypted site, because an attacker in the network may have written the page.
     pub(super) fn is_same_origin(&self) -> bool {
         let text = |name: &str| self.headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let site = text("sec-fetch-site").map(|site| site == "same-origin");
@@ -268,29 +268,30 @@ impl RequestOrigin<'_> {
     }
 }
 
-/// How browsers reach the console or the portal.
+/// The way in which browsers reach the console or the portal.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
-    /// The configured address. `None` if none is configured.
+    /// The configured address. `None` if no address is configured.
     configured: Option<SiteAddress>,
     /// Whether the listener uses TLS.
     tls: bool,
-    /// The networks of proxies that are trusted to report the addresses of clients, and whether their connections are encrypted.
+    /// The networks of trusted proxies. A trusted proxy reports its client's address and whether the client's connection is
+    /// encrypted.
     pub(super) trusted: Vec<IpNet>,
 }
 
-/// The address of a site, as in the origin of a page.
+/// The address of a site: the scheme and the host of a page's origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SiteAddress {
-    /// The host. It includes the port unless that is the scheme's default.
+    /// The host. It includes the port unless the port is the scheme's default.
     pub(super) host: String,
     /// Whether the scheme is `https`.
     pub(super) encrypted: bool,
 }
 
 impl Site {
-    /// Describes how browsers reach a site. `tls` says whether the listener uses TLS. `url` is the configured address, which is
-    /// known to be valid; it takes precedence over what proxies in front of weir write into the head of a request.
+    /// Describes how browsers reach a site. `tls` says whether the listener uses TLS. `url` is the configured address, which must
+    /// be valid. It takes precedence over the headers that proxies in front of weir set.
     pub(crate) fn new(tls: bool, trusted: Vec<IpNet>, url: Option<&str>) -> Self {
         let configured = url.and_then(|url| SiteAddress::from_url(&url.parse().ok()?));
         Self {
@@ -300,7 +301,7 @@ impl Site {
         }
     }
 
-    /// Returns the URL at which the client of a request reaches the site. `None` if the request names no host.
+    /// Returns the URL at which a request's client reaches the site. `None` if the request has no host.
     pub(crate) fn base(&self, head: &RequestHeader, peer: IpAddr) -> Option<String> {
         let SiteAddress { host, encrypted } = self.address_for(head, peer)?;
         Some(base(encrypted, &host))
@@ -341,8 +342,8 @@ fn host(head: &RequestHeader) -> Option<Authority> {
     authority.or_else(|| named?.parse().ok())
 }
 
-/// Returns whether a trusted proxy says that the connection of its client is encrypted. Of several fields, the last is the
-/// nearest proxy's.
+/// Returns whether a trusted proxy reports that its client's connection is encrypted. If several header fields report this, the
+/// last one is used, because the nearest proxy has set it.
 fn is_forwarded_encrypted(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> bool {
     let peer = peer.to_canonical();
     let said = headers.get_all("x-forwarded-proto").iter().next_back();

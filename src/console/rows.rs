@@ -77,7 +77,7 @@ fn line(told: &LogRow) -> Markup {
     }
 }
 
-/// Renders the lines of a charge. Each line is exact; only the sum is rounded up.
+/// Renders the lines of a charge. Each line has its exact amount; only the sum is rounded up.
 fn price_lines_table(LogRow { row, price_lines, .. }: &LogRow) -> Markup {
     let name = |line: &ChargeLine| {
         let known = COUNTS.iter().find(|(field, _)| *field == line.line.counted);
@@ -112,7 +112,7 @@ fn price_lines_table(LogRow { row, price_lines, .. }: &LogRow) -> Markup {
     }
 }
 
-/// Renders the hold and the number of attempts of a request, if the row has them.
+/// Renders the hold and the number of attempts of a request, if the row contains them.
 fn hold_and_attempts(row: &Row) -> Markup {
     html! {
         @if let Some(attempts) = row.attempts {
@@ -128,7 +128,7 @@ fn hold_and_attempts(row: &Row) -> Markup {
     }
 }
 
-/// Renders the translation of a request, if it was translated, with all that was adapted or dropped.
+/// Renders the translation of a request, with all members that were adapted or dropped, if the request was translated.
 fn translation(row: &Row) -> Markup {
     html! {
         @if let Some(translated) = &row.translated {
@@ -144,7 +144,7 @@ fn translation(row: &Row) -> Markup {
 /// Renders everything that explains the charge of a row.
 fn explanation(told: &LogRow) -> Markup {
     let row = &told.row;
-    // If the charge has lines, they include the counts.
+    // If the charge has lines, the lines already contain the counts.
     let is_billed = matches!(&told.price_lines, Some(Some(lines)) if !lines.is_empty());
     let modifiers = &row.modifiers;
     html! {

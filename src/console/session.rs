@@ -1,7 +1,8 @@
-//! Sessions of users in browsers. A session is identified by a random text in a cookie, of which weir only stores the digest.
+//! Sessions of users in browsers. A session is identified by a random string in a cookie. weir stores only the digest of this
+//! string.
 //!
 //! Sessions are in the store, so they are valid at all nodes and survive a restart. Each node also remembers the sessions that it
-//! has seen. While the store cannot be reached, users of these sessions can still read pages, but cannot change anything.
+//! has seen. While the store cannot be reached, users of remembered sessions can read pages but cannot change anything.
 
 #[cfg(test)]
 mod tests;
@@ -31,13 +32,13 @@ pub(super) const SESSION_LIFETIME: SessionLifetime = SessionLifetime {
     idle: Duration::from_secs(30 * 60),
     whole: Duration::from_secs(12 * 3600),
 };
-/// The maximum number of sessions of one site that this node remembers. When it is reached, the least recently used session is
+/// The maximum number of sessions of one site that this node remembers. If there are more, the least recently used session is
 /// removed from memory.
 const SESSIONS_MAX: usize = 10_000;
-/// The length of the text in the cookie. 43 characters out of 62 have 256 bits of entropy.
+/// The number of characters of the string in the cookie. 43 random characters from an alphabet of 62 have 256 bits of entropy.
 const ID_CHARS: usize = 43;
 
-/// The sessions of one site, which is the console or the portal.
+/// The sessions of one site: the console or the portal.
 pub(super) struct BrowserSessions {
     site: &'static str,
     store: Arc<dyn WebSessionStore>,
@@ -45,8 +46,7 @@ pub(super) struct BrowserSessions {
     most: usize,
 }
 
-/// The user of a session, as it is stored. The admin API also reads it
-/// ([`SessionHolder`](crate::admin::sessions::SessionHolder)).
+/// The stored form of a session's user. The admin API also reads it ([`SessionHolder`](crate::admin::sessions::SessionHolder)).
 #[derive(Serialize, Deserialize)]
 struct SessionPayload<W> {
     door: Box<str>,
@@ -56,7 +56,7 @@ struct SessionPayload<W> {
 /// A session that this node has seen.
 #[derive(Debug)]
 struct RememberedSession {
-    /// The user of the session, as it is stored.
+    /// The user of the session, in the stored form.
     who: String,
     began: Instant,
     seen: Instant,
@@ -68,7 +68,7 @@ pub(super) struct BrowserSession<W> {
     /// The user of the session.
     pub(super) who: W,
     id: SessionDigest,
-    /// The secret from which the tokens of forms are derived. It is derived from the text in the cookie, so the store does not
+    /// The secret from which the tokens of forms are derived. It is derived from the string in the cookie, so the store does not
     /// reveal it.
     form_secret: [u8; 32],
 }
@@ -84,8 +84,8 @@ impl BrowserSessions {
         }
     }
 
-    /// Opens a session, and returns the text for its cookie. If the store cannot be reached, the session is only valid at this
-    /// node, until the store can be reached again.
+    /// Opens a session, and returns the string for its cookie. If the store cannot be reached, the session is only valid at this
+    /// node and until the store can be reached again.
     pub(super) async fn open<W: Serialize>(&self, who: &W, now: Instant) -> String {
         let text = random_base62(ID_CHARS, &mut rand::rng());
         let id = SessionDigest::of(self.site, &text);
@@ -97,7 +97,8 @@ impl BrowserSessions {
         text
     }
 
-    /// Returns the session of the text in a cookie. `None` if it has ended. Extends the time for which it can be idle.
+    /// Returns the session that belongs to the string in a cookie, and restarts the session's idle timeout. `None` if the session
+    /// has ended.
     ///
     /// # Errors
     /// The store cannot be reached, and this node has not seen the session.
@@ -118,7 +119,7 @@ impl BrowserSessions {
             }
             Err(error) => self.remembered(&id, now).ok_or(error)?,
         };
-        // A session that another version of weir has stored, and that this one cannot parse, counts as ended.
+        // If another version of weir has stored the session and this version cannot parse it, the session counts as ended.
         Ok(serde_json::from_str(&who)
             .ok()
             .map(|stored: SessionPayload<W>| BrowserSession {
@@ -176,8 +177,8 @@ impl BrowserSessions {
         }
     }
 
-    /// Returns the user of a session that this node remembers, for use while the store cannot be reached. This node may have seen
-    /// the session for the first time long after it began, so the store decides again when it can be reached.
+    /// Returns the user of a session that this node remembers. Used while the store cannot be reached. This node may have first
+    /// seen the session long after its beginning, so only the store knows when the session ends.
     fn remembered(&self, id: &SessionDigest, now: Instant) -> Option<String> {
         let mut kept = self.kept.lock();
         let known = kept.get_mut(id).filter(|known| known.is_alive(now))?;
@@ -197,20 +198,20 @@ impl<W> BrowserSession<W> {
     /// Returns the token of a form. It is only valid in this session, for this operation and this path.
     pub(super) fn token(&self, operation: &str, action: &str) -> String {
         let mut hash = Sha256::new();
-        // The input is unambiguous, because only its last part has a variable length.
+        // The hashed input is unambiguous, because only its last part has a variable length.
         hash.update(self.form_secret);
         hash.update(Sha256::digest(operation));
         hash.update(action);
         hex(&hash.finalize())
     }
 
-    /// Derives the seed of a key's secret from the seed in a form. Neither the cookie nor the page alone determines it.
+    /// Derives the seed of a key's secret from the form's seed and the session, so neither the page nor the cookie alone
+    /// determines it.
     pub(super) fn seed(&self, of_form: &str) -> Seed {
         Seed::derived(&self.form_secret, of_form)
     }
 
-    /// Returns whether `token` is the token of a form. Digests are compared, so that the time taken reveals nothing about the
-    /// token.
+    /// Returns whether `token` is the token of this form. Compares digests, so the time taken reveals nothing about the token.
     pub(super) fn is_valid_token(&self, token: &str, operation: &str, action: &str) -> bool {
         Sha256::digest(token) == Sha256::digest(self.token(operation, action))
     }

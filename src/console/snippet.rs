@@ -1,4 +1,5 @@
-//! Examples of how to use a key in each SDK and agent that speaks a protocol of the key's models. They can be pasted and run.
+//! Examples of how to use a key, for each SDK and agent that supports a protocol of the key's models. The examples can be pasted
+//! and run.
 
 use maud::{Markup, html};
 use serde::Serialize;
@@ -13,13 +14,13 @@ use crate::{
 pub(crate) struct Snippet {
     /// The name of the SDK or agent.
     pub(crate) name: &'static str,
-    /// The language of the example: `sh`, `python`, `javascript`, or `text` for several.
+    /// The language of the example: `sh`, `python`, `javascript`, or `text` for an example in several languages.
     pub(crate) language: &'static str,
     /// The text to be pasted.
     pub(crate) text: String,
 }
 
-/// Returns the examples for a key, at the gateway with the address `base`. They do not contain the key's secret.
+/// Returns the examples for a key at the gateway with the address `base`. The examples do not contain the key's secret.
 pub(crate) fn of_key(base: &str, examples: &Examples) -> Vec<Snippet> {
     all(&SnippetContext { base, key: None }, examples)
 }
@@ -59,7 +60,7 @@ impl SnippetContext<'_> {
         self.key.unwrap_or("$WEIR_KEY")
     }
 
-    /// Returns the import that the key needs in Python, and the key.
+    /// Returns the Python import and the Python expression for the key.
     fn in_python(&self) -> (&'static str, String) {
         match self.key {
             Some(key) => ("", format!("\"{key}\"")),
@@ -67,7 +68,7 @@ impl SnippetContext<'_> {
         }
     }
 
-    /// Returns the key for use in JavaScript.
+    /// Returns the JavaScript expression for the key.
     fn in_node(&self) -> String {
         self.key
             .map_or_else(|| "process.env.WEIR_KEY".to_owned(), |key| format!("\"{key}\""))
@@ -134,7 +135,7 @@ fn curl(place: &SnippetContext<'_>, protocol: Protocol, model: &str) -> String {
 
 fn claude_code(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_shell());
-    // Otherwise the agent would choose a model itself for work beside the conversation, such as titles.
+    // Without this setting, the agent would choose another model for auxiliary tasks, such as titles.
     format!(
         "export ANTHROPIC_BASE_URL={base}\nexport ANTHROPIC_AUTH_TOKEN=\"{key}\"\n\
          export ANTHROPIC_MODEL={model} ANTHROPIC_DEFAULT_HAIKU_MODEL={model}\nclaude"
@@ -212,14 +213,14 @@ fn genai_node(place: &SnippetContext<'_>, model: &str) -> String {
     )
 }
 
-/// The models that examples use for a key that can use any model. They are well-known and fast. If none of them is served, the
-/// first served model is used.
+/// The well-known and fast models that examples use for a key that can use any model. If none of them is served, examples use the
+/// first served model.
 const KNOWN: [&str; 3] = ["claude-haiku-4-5", "gpt-5.5", "gemini-3.8-flash"];
 
 /// The name of a served model, with its protocols.
 type ServedModel = (String, Vec<Protocol>);
 
-/// The model that examples use in each protocol which the key can use now.
+/// The model that examples use in each protocol. Contains only the protocols that the key can use now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Examples {
     /// The protocols with their models. The protocol of the key's first model comes first.
@@ -227,8 +228,8 @@ pub(crate) struct Examples {
 }
 
 impl Examples {
-    /// Chooses the models for a key that can use the models `allowed`; `None` for all models. `is_off` returns whether a provider
-    /// is switched off.
+    /// Chooses the models for a key that can use the models `allowed`; `None` for a key that can use all models. `is_off` returns
+    /// whether a provider is switched off.
     pub(crate) fn new(catalogue: &Catalogue, is_off: impl Fn(&str) -> bool, allowed: Option<&[String]>) -> Self {
         let models = catalogue.served_models();
         let served = models.map(|model| (model.name.clone(), model.protocols_served(&is_off)));
@@ -263,7 +264,7 @@ impl Examples {
         Self::from_served(&served.collect::<Vec<ServedModel>>(), allowed)
     }
 
-    /// Returns the model for a protocol. `None` if the key can use no model in it.
+    /// Returns the model for a protocol. `None` if the key can use no model in this protocol.
     pub(crate) fn model_for(&self, protocol: Protocol) -> Option<&str> {
         let mut models = self.models.iter();
         let (_, model) = models.find(|(one, _)| *one == protocol)?;
@@ -277,7 +278,7 @@ impl Examples {
     }
 }
 
-/// Returns whether a model's name needs no quoting in an example: in a shell, in a program and, for Gemini, in a path.
+/// Returns whether a model's name needs no quoting in any example: in a shell, in a program and, for Gemini, in a path.
 fn needs_no_quoting(protocol: Protocol, name: &str) -> bool {
     let in_paths = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let elsewhere = |byte: u8| matches!(byte, b':' | b'/' | b'@') && protocol != Protocol::Gemini;

@@ -12,7 +12,8 @@ use crate::{
 /// The maximum number of lines of a table.
 pub(super) const LINES_MAX: usize = 100;
 
-/// Renders the table of an answer. The most recent day or the highest cost comes first. `name` renders the name of a line.
+/// Renders usage as a table. Days are in descending order; other lines are ordered by cost, the highest first. `name` renders the
+/// name of a line.
 pub(super) fn usage_table(usage: &UsagePage, name: impl Fn(&str) -> Markup) -> Markup {
     let by = usage.by;
     let mut lines: Vec<_> = usage.usage.iter().collect();
@@ -63,15 +64,15 @@ fn sums_row(name: &Markup, of: &UsageSums) -> Markup {
 /// The maximum number of days of a chart, which is the number of days for which sums are stored.
 const DAYS_MAX: usize = 181;
 
-/// Renders a chart of the costs of each day in an answer.
+/// Renders a chart of the costs of each day in `usage`.
 pub(super) fn usage_chart(usage: &UsagePage, has_table: bool) -> Markup {
-    // The total is given separately, because a request counts for each of its tags, so the bars of tags do not add up to it.
+    // The chart gets the total separately: a request counts for each of its tags, so the bars of tags do not add up to the total.
     let apart = (usage.by == SplitBy::Tag).then_some(usage.total.cost_nano_usd);
     costs_chart(&usage.costs, apart, has_table)
 }
 
-/// Renders a chart of the costs of each day. `apart` is the total if that is not the sum of the lines. With `has_table`, the
-/// values are also rendered as a table.
+/// Renders a chart of the costs of each day. `apart` is the total, if the total is not the sum of the lines. With `has_table`,
+/// the values are also rendered as a table.
 pub(super) fn costs_chart(costs: &CostsByDay, apart: Option<NanoUsd>, has_table: bool) -> Markup {
     let columns = days(costs);
     let series: Vec<ChartSeries> = (0..)
@@ -114,7 +115,7 @@ pub(super) fn costs_chart(costs: &CostsByDay, apart: Option<NanoUsd>, has_table:
     chart.draw()
 }
 
-/// Returns all days, including those without usage.
+/// Returns all days of the period, including days without usage.
 fn days(costs: &CostsByDay) -> Vec<Date> {
     let days = costs.from.0.series(1.day()).take_while(|date| *date < costs.until.0);
     days.take(DAYS_MAX).collect()
@@ -174,7 +175,7 @@ const HEIGHT: i64 = 1000;
 const BAR: u32 = 8;
 /// The minimum height of a bar with a value, in the units of the image, so that it is visible.
 const HEIGHT_MIN: i64 = 8;
-/// The CSS classes of the colours of series. The last one is for all other series together.
+/// The CSS classes for the colours of series. The last class is for all other series together.
 const COLOURS: [&str; 7] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6"];
 
 /// The unit of a chart's values.
@@ -186,7 +187,7 @@ pub(super) enum ChartUnit {
     Count,
 }
 
-/// The values of one name in a chart, one for each column.
+/// A named series of a chart, with one value for each column.
 pub(super) struct ChartSeries {
     pub(super) name: String,
     pub(super) colour: &'static str,
@@ -195,7 +196,7 @@ pub(super) struct ChartSeries {
 
 /// A bar chart.
 pub(super) struct Chart {
-    /// What the chart displays, as a sentence without its full stop.
+    /// The caption: a sentence about the content of the chart, without its full stop.
     pub(super) caption: String,
     /// The heading for the names of the columns in the table, such as `Day (UTC)`.
     pub(super) over: &'static str,
@@ -203,11 +204,11 @@ pub(super) struct Chart {
     pub(super) columns: Vec<String>,
     pub(super) series: Vec<ChartSeries>,
     pub(super) unit: ChartUnit,
-    /// Whether the values are also rendered as a table. This is necessary if the page does not have them otherwise.
+    /// Whether the values are also rendered as a table. This is necessary if the page does not contain the values elsewhere.
     pub(super) has_table: bool,
 }
 
-/// Returns the colour of the series at this index. `None` is the series of all others together.
+/// Returns the CSS class for the colour of the series at the index `place`. `None` means the series of all others together.
 pub(super) fn colour(place: Option<usize>) -> &'static str {
     let [own @ .., others] = &COLOURS;
     place.and_then(|place| own.get(place)).unwrap_or(others)
@@ -254,7 +255,7 @@ impl Chart {
         }
     }
 
-    /// Renders the bar of a column. Its series are stacked, with the first at the bottom.
+    /// Renders the bar of a column. The series are stacked in the bar, with the first at the bottom.
     fn bar(&self, place: u32, name: &str, top: i64) -> Markup {
         let x = place.saturating_mul(COLUMN).saturating_add((COLUMN - BAR) / 2);
         let mut foot = HEIGHT;
@@ -327,7 +328,7 @@ fn scaled_height(value: i64, top: i64) -> i64 {
     i64::try_from(part).unwrap_or(HEIGHT)
 }
 
-/// Returns a value that is not smaller and easy to read on a scale, and whose half is easy to read too.
+/// Rounds a value up to a number that is easy to read on a scale. Half of the returned number is easy to read, too.
 fn round_up(value: i64) -> i64 {
     let mut scale: i64 = 2;
     loop {

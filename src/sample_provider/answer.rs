@@ -1,5 +1,6 @@
-//! The content of an answer: deterministic text derived from the prompt, and thinking or a tool call. The content is split into
-//! deltas. Also the types that all protocol modules share: the answer to render, the usage to report, and the events of a stream.
+//! The content of an answer, split into deltas: deterministic text derived from the prompt, and thinking or a tool call. This
+//! module also has the types that all protocol modules share: the answer to render, the usage to report, and the events of a
+//! stream.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ const WORDS: [&str; 32] = [
 /// The content of one answer, in the order in which it is sent: thinking, text, tool call. Each string is one delta.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ScriptedContent {
-    /// The visible thinking; empty if there is none.
+    /// The visible thinking; empty for an answer without thinking.
     pub(super) thinking: Vec<String>,
     pub(super) text: Vec<String>,
     /// The tool call; `None` if the answer calls no tool.
@@ -42,7 +43,7 @@ pub(super) struct ScriptedContent {
 pub(super) struct ScriptedToolCall {
     /// The called tool, with its arguments as JSON.
     pub(super) tool: OfferedTool,
-    /// The arguments as text, split into deltas; a single delta if the protocol does not stream arguments.
+    /// The arguments as a string, split into deltas; a single delta if the protocol does not stream arguments.
     pub(super) deltas: Vec<String>,
 }
 
@@ -157,7 +158,7 @@ impl ScriptedContent {
     }
 }
 
-/// Counts the tokens of the first `take` deltas as those of one text.
+/// Counts the tokens of the first `take` deltas, joined to one text.
 fn count_tokens(deltas: &[String], take: usize) -> u64 {
     if take == 0 || deltas.is_empty() {
         return 0;
@@ -165,7 +166,7 @@ fn count_tokens(deltas: &[String], take: usize) -> u64 {
     tokens::count(&deltas.iter().take(take).map(String::as_str).collect::<String>())
 }
 
-/// Splits `text` into pieces of at least `bytes` bytes (exactly `bytes` for ASCII). The last piece has the rest.
+/// Splits `text` into pieces of at least `bytes` bytes (exactly `bytes` for ASCII). The last piece is the remainder.
 fn pieces(text: &str, bytes: usize) -> Vec<String> {
     let mut pieces = Vec::with_capacity(text.len().div_ceil(bytes.max(1)));
     let mut piece = String::new();
@@ -198,7 +199,7 @@ fn exact_pieces(opening: &str, words: WordSequence, count: usize, bytes: usize) 
         .collect()
 }
 
-/// Hashes a text with FNV-1a. The hash only has to be the same on every machine.
+/// Hashes a text with FNV-1a. The only requirement is that the hash is the same on every machine.
 fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -240,7 +241,7 @@ fn offers(protocol: UpstreamProtocol, body: &Value) -> Vec<OfferedTool> {
             .filter_map(|tool| OfferedTool::new(tool, tool.get("input_schema")?))
             .collect(),
         UpstreamProtocol::Responses => {
-            // Agents can offer further tools in an item of the input.
+            // Agents can also offer tools in an item of the input.
             let added = array_items(body, "input")
                 .filter(|item| text_at(item, "/type") == Some("additional_tools"))
                 .flat_map(|item| array_items(item, "tools"));
@@ -270,7 +271,7 @@ fn array_items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Val
     value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Returns a tool of the Responses protocol, or the tools of a namespace.
+/// Returns the tool of an entry in the Responses protocol's tool list, or all tools of the entry if it is a namespace.
 fn responses_offers(tool: &Value) -> Vec<OfferedTool> {
     if text_at(tool, "/type") != Some("namespace") {
         return responses_offer(tool).into_iter().collect();
@@ -298,9 +299,9 @@ fn responses_offer(tool: &Value) -> Option<OfferedTool> {
     }
 }
 
-/// Chooses the tool that the answer calls; `None` for no call. A tool that the request forces comes first. Otherwise, and only if
-/// the last turn has no tool result, it is the tool that the script names, or the first one if the prompt contains one of
-/// [`ASKING_WORDS`].
+/// Chooses the tool that the answer calls; `None` for no call. A tool that the request forces has precedence. Otherwise, a tool
+/// is only called if the last turn has no tool result: the tool that the script names, or the first offered tool if the prompt
+/// contains one of [`ASKING_WORDS`].
 pub(super) fn choose_tool(
     protocol: UpstreamProtocol,
     body: &Value,
@@ -331,8 +332,8 @@ pub(super) fn choose_tool(
     Some(offer)
 }
 
-/// Returns whether the request forces a call, and the name of the only tool that can be called; `None` for the name if any can.
-/// Returns `None` if the request forbids calls.
+/// Returns whether the request forces a call, and the name of the only tool that can be called; the name is `None` if any tool
+/// can be called. Returns `None` if the request forbids calls.
 fn forced_choice(protocol: UpstreamProtocol, body: &Value) -> Option<(bool, Option<&str>)> {
     match protocol {
         UpstreamProtocol::Messages => match text_at(body, "/tool_choice/type") {
@@ -354,7 +355,7 @@ fn forced_choice(protocol: UpstreamProtocol, body: &Value) -> Option<(bool, Opti
     }
 }
 
-/// Like [`forced_choice`], for a `tool_choice` that is a word, or an object with a function's name at the JSON pointer `name`.
+/// Like [`forced_choice`], for a `tool_choice` that is a keyword, or an object with a function's name at the JSON pointer `name`.
 fn word_or_function<'b>(body: &'b Value, name: &str) -> Option<(bool, Option<&'b str>)> {
     match body.get("tool_choice") {
         Some(Value::String(choice)) if choice == "none" => None,
@@ -412,7 +413,7 @@ pub(super) struct ReportedCounts {
 }
 
 impl ReportedCounts {
-    /// Returns the counts as `style` reports them; `None` if it reports no usage.
+    /// Returns the counts to report in a usage style; `None` if `style` reports no usage.
     pub(super) fn styled(self, style: UsageStyle) -> Option<Self> {
         let same = |count| {
             Some(Self {

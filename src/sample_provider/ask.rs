@@ -34,9 +34,9 @@ pub(super) struct SampleRequest {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct SampleRequestError {
-    /// The fault in one word, for the code of a `chat/completions` error.
+    /// The `code` of the `chat/completions` error, which names the fault.
     pub(super) code: &'static str,
-    /// The field, and what is wrong with it.
+    /// The faulty field, and a description of its fault.
     message: String,
 }
 
@@ -128,7 +128,7 @@ fn read_responses(body: &Value, input: &Value, ask: &mut SampleRequest) {
         ask.prompt = plain(Some(input));
         return;
     };
-    // The results of several parallel calls may follow each other. Text before them belongs to an earlier turn.
+    // The results of several parallel calls may follow each other. Text before these results belongs to an earlier turn.
     for item in items.iter().rev() {
         match text_at(item, "/type") {
             Some("function_call_output" | "custom_tool_call_output") => {
@@ -194,7 +194,8 @@ fn read_chat(body: &Value, turns: &Value, ask: &mut SampleRequest) {
     };
     let turns = turns.as_array().map(Vec::as_slice).unwrap_or_default();
     let is_assistant = |turn: &&Value| text_at(turn, "/role") == Some("assistant");
-    // Results and texts of the user are messages of their own. Together they are the user's last turn.
+    // Each tool result and each text of the user is a separate message. Together, the messages after the last answer are the
+    // user's last turn.
     let last = turns.iter().rev().skip_while(is_assistant);
     let last: Vec<&Value> = last.take_while(|turn| !is_assistant(turn)).collect();
     for turn in last.into_iter().rev() {
@@ -206,7 +207,7 @@ fn read_chat(body: &Value, turns: &Value, ask: &mut SampleRequest) {
     }
 }
 
-/// Returns the text of a content field: a string, or the `text` of its blocks. Any other value is returned as JSON.
+/// Returns the text of a content field: the string, or the `text` of the field's blocks. Returns any other value as JSON.
 fn plain(content: Option<&Value>) -> String {
     match content {
         None | Some(Value::Null) => String::new(),
@@ -231,17 +232,17 @@ fn add_text(joined: &mut String, text: Option<&str>) {
     }
 }
 
-/// Whether there is `true` at a JSON pointer.
+/// Returns whether the value at a JSON pointer is `true`.
 pub(super) fn flag(value: &Value, pointer: &str) -> bool {
     value.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Returns the string at a JSON pointer; `None` if the pointer leads to no string.
+/// Returns the string at a JSON pointer; `None` if there is no value or it is not a string.
 pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value.pointer(pointer).and_then(Value::as_str)
 }
 
-/// The operation and the model that a request's path names.
+/// The operation and the model in a request's path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PathTarget {
     pub(super) operation: UpstreamOperation,
@@ -249,7 +250,8 @@ pub(super) struct PathTarget {
     pub(super) model: Option<String>,
 }
 
-/// Parses `path`; returns `None` for an unknown path. Only the path's end is checked, so that any provider's prefix works.
+/// Parses `path`; returns `None` for an unknown path. Only the end of the path is checked, so a path can have any provider's
+/// prefix.
 pub(super) fn parse_path(path: &str) -> Option<PathTarget> {
     let plain = |operation| Some(PathTarget { operation, model: None });
     if path.ends_with("/messages/count_tokens") {
@@ -282,7 +284,7 @@ pub(super) fn parse_path(path: &str) -> Option<PathTarget> {
     })
 }
 
-/// Whether the query of a Gemini-style request asks for server-sent events (`alt=sse`).
+/// Returns whether the query of a Gemini-style request requests server-sent events (`alt=sse`).
 pub(super) fn is_sse_query(query: Option<&str>) -> bool {
     query.is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse"))
 }
@@ -292,11 +294,11 @@ pub(super) fn is_sse_query(query: Option<&str>) -> bool {
 pub(super) struct OfferedTool {
     /// The tool's name.
     pub(super) name: String,
-    /// The namespace that contains the tool (Responses); `None` if no namespace does.
+    /// The namespace that contains the tool (Responses); `None` if the tool is not in a namespace.
     pub(super) namespace: Option<String>,
     /// The kind of the tool's input.
     pub(super) input_kind: ToolInputKind,
-    /// Arguments that roughly fit the tool's schema; a string if the input is free text.
+    /// Arguments that roughly match the tool's schema; a string if the input is free text.
     pub(super) arguments: Value,
 }
 
@@ -319,7 +321,7 @@ impl OfferedTool {
         })
     }
 
-    /// Returns the arguments as text, as a stream contains them.
+    /// Returns the arguments in the text form that a stream contains.
     pub(super) fn arguments_text(&self) -> String {
         match &self.arguments {
             Value::String(text) if self.input_kind == ToolInputKind::Text => text.clone(),
@@ -328,8 +330,8 @@ impl OfferedTool {
     }
 }
 
-/// Builds an object that roughly fits an object schema. It has the required properties, or the first property if none is
-/// required.
+/// Builds an object that roughly matches an object schema. The object has the required properties, or the first property if no
+/// property is required.
 pub(super) fn fitting_arguments(schema: &Value) -> Value {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return json!({});
@@ -363,7 +365,7 @@ fn fitting_property(name: &str, property: &Value) -> Value {
         "integer" | "number" => property.get("minimum").cloned().unwrap_or_else(|| json!(1)),
         "boolean" => json!(true),
         "array" => json!([]),
-        // Only one level, because deeper schemas are not worth a recursion here.
+        // Only one level is built, because deeper schemas are not worth a recursion.
         "object" => json!({}),
         _ if ["location", "city", "place"]
             .iter()
@@ -437,7 +439,7 @@ mod tests {
         let turn = ask(UpstreamOperation::ChatCompletions, &body);
         assert_eq!(turn.tool_result.as_deref(), Some("18 C"));
         assert_eq!(turn.prompt, "in short\nplease");
-        // A beginning of the answer is not a turn of its own.
+        // A prefilled beginning of the answer is not a separate turn.
         body["messages"]
             .as_array_mut()
             .unwrap()

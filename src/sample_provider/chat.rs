@@ -1,5 +1,5 @@
-//! The provider's side of the `chat/completions` protocol: bodies, chunks and errors. Requests are checked
-//! strictly, so that they have no fault that any host would refuse. The code of the error names the fault.
+//! The provider's side of the `chat/completions` protocol: bodies, chunks and errors. Requests are checked strictly: a fault that
+//! any host of this protocol would refuse is refused here. The `code` of the error names the fault.
 
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(super) fn unary(reply: &SampleReply<'_>) -> Value {
     body
 }
 
-/// Renders the events of a stream. The usage has a chunk of its own after the finish reason, if the client requests it.
+/// Renders the events of a stream. If the client requests the usage, it is in a separate chunk after the finish reason.
 pub(super) fn stream(reply: &SampleReply<'_>) -> Vec<SampleFrame> {
     let answer = reply.answer;
     let mut frames = Vec::with_capacity(answer.deltas() + 5);
@@ -76,7 +76,7 @@ pub(super) fn in_band_error() -> SampleFrame {
     event(FrameKind::Other, &error)
 }
 
-/// Renders the body of the error response to a request that cannot be answered. The error's code names the fault.
+/// Renders the body of the error response to a request that cannot be answered. The error's `code` names the fault.
 pub(super) fn request_error(error: &SampleRequestError) -> Value {
     let message = error.to_string();
     json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": error.code}})
@@ -103,7 +103,8 @@ fn envelope(reply: &SampleReply<'_>, object: &str, choices: &Value) -> Value {
 fn chunk(reply: &SampleReply<'_>, kind: FrameKind, delta: &Value, finish: Option<&str>) -> SampleFrame {
     let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish});
     let mut data = envelope(reply, "chat.completion.chunk", &json!([choice]));
-    // The real protocol has this member in all chunks of a stream whose last chunk reports the usage.
+    // In the real protocol, if the last chunk of a stream reports the usage, all other chunks have this member with the value
+    // `null`.
     if let (true, true, Some(fields)) = (reply.streams_usage, reply.counts.is_some(), data.as_object_mut()) {
         fields.insert("usage".to_owned(), Value::Null);
     }
@@ -130,7 +131,7 @@ const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 /// Checks the messages and the number of answers that `body` requests.
 ///
 /// # Errors
-/// The first fault of the request.
+/// Contains the first fault of the request.
 pub(in crate::sample_provider) fn check_request(body: &Value, script: &SampleScript) -> Result<(), SampleRequestError> {
     if body.get("n").is_some_and(|n| !n.is_null() && n.as_u64() != Some(1)) {
         return Err(SampleRequestError::new(
@@ -173,7 +174,7 @@ fn role<'m>(message: &'m Value, place: &str) -> Result<&'m str, SampleRequestErr
     })
 }
 
-/// Removes the call that a tool message answers from the `open` calls.
+/// Removes the call from `open` that a tool message answers.
 fn close_call(open: &mut Vec<&str>, message: &Value, place: &str) -> Result<(), SampleRequestError> {
     let id = text_at(message, "/tool_call_id").unwrap_or_default();
     let Some(position) = open.iter().position(|call| *call == id) else {
@@ -197,7 +198,7 @@ fn check_closed(open: &[&str], place: &str) -> Result<(), SampleRequestError> {
     Err(SampleRequestError::new("tool_call_without_result", message))
 }
 
-/// Checks that a message has content. A message of the assistant can have calls instead.
+/// Checks that a message has content. A message of the assistant can have tool calls instead.
 fn check_content(message: &Value, role: &str, place: &str) -> Result<(), SampleRequestError> {
     let has_items = |name: &str| {
         message

@@ -52,7 +52,7 @@ impl SampleConnection {
 impl Drop for SampleConnection {
     fn drop(&mut self) {
         if self.reset.0.load(Ordering::Acquire) {
-            // If this fails, the peer gets FIN, which also breaks the response off.
+            // If this fails, the peer gets FIN, which also breaks off the response.
             let _ = self.stream.set_zero_linger();
         }
     }
@@ -93,7 +93,7 @@ impl AsyncWrite for SampleConnection {
 /// The pause before the connection is broken, so that the bytes before the break are sent.
 const FLUSH_BEFORE_BREAK: Duration = Duration::from_millis(5);
 
-/// The error of a body that was broken off because the script demands that.
+/// The error of a body that breaks off because the script demands it.
 #[derive(Debug, thiserror::Error)]
 #[error("broken off as scripted")]
 pub(super) struct StreamBroken;
@@ -104,7 +104,7 @@ pub(super) struct PacedBody {
     next: usize,
     length: Option<u64>,
     gap: Duration,
-    /// The timer of the pauses. Each pause starts at the end of the previous one, so that the pace does not drift. `None` before
+    /// The timer of the pauses. Each deadline is computed from the previous deadline, so the pace does not drift. `None` before
     /// the first pause.
     timer: Option<Pin<Box<Sleep>>>,
     waiting: bool,
@@ -113,7 +113,8 @@ pub(super) struct PacedBody {
 }
 
 impl PacedBody {
-    /// Creates the body of `performance`, whose bill `entry` records. `reset` is the flag of the body's connection.
+    /// Creates the body of the response `performance`. `entry` records the bill of the response, and `reset` is the flag of its
+    /// connection.
     pub(super) fn new(performance: &ScriptedResponse, entry: SampleLedgerEntry, reset: ResetFlag) -> Self {
         Self {
             steps: Arc::clone(&performance.steps),

@@ -9,7 +9,7 @@ use crate::sample_provider::answer::{FrameKind, ReportedCounts, SIGNATURE, Sampl
 pub(super) enum GeminiFraming {
     /// Server-sent events (`alt=sse`): each chunk is `data: {..}` and an empty line, with CRLF line ends.
     Sse,
-    /// One JSON array, which is written element by element.
+    /// A JSON array with one element for each chunk.
     Array,
 }
 
@@ -109,7 +109,8 @@ fn call_part(reply: &SampleReply<'_>) -> Option<Value> {
     })
 }
 
-/// Returns the usage to report after `sent` of `total` chunks: proportional to the chunks sent, and exact at the end.
+/// Returns the usage to report after `sent` of `total` chunks. It is proportional to the number of sent chunks, and exact at the
+/// end.
 fn share(counts: ReportedCounts, sent: usize, total: usize) -> ReportedCounts {
     let (sent, total) = (
         i64::try_from(sent).unwrap_or(0),

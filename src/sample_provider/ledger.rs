@@ -1,8 +1,8 @@
-//! The ledger of the sample provider: records what the provider would bill, as one JSON object per line.
+//! The ledger of the sample provider, which records the amounts that the provider would bill. Each line is a JSON object.
 //!
-//! A billed response has two lines: `start` has its input and `end` its bill. Any other response has only an `end` line with zero
-//! tokens. A line is written before the bytes that it bills are sent. The bill of a run is the sum of its `end` lines. A `start`
-//! without an `end` means that the process ended during the response. The ledger never contains prompts or answers.
+//! A billed response has two lines: `start` with the input and `end` with the bill. Any other response has only an `end` line
+//! with zero tokens. A line is written before the bytes that it bills are sent. The bill of a run is the sum of its `end` lines.
+//! A `start` without an `end` means that the process ended during the response. The ledger never contains prompts or answers.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -18,7 +18,7 @@ use crate::domain::wire::UpstreamProtocol;
 use crate::edges::clock;
 use crate::sample_provider::ClientGoneBilling;
 
-/// The sample provider's ledger: an append-only file, or nothing.
+/// The sample provider's ledger: an append-only file, or no file if nothing is recorded.
 #[derive(Debug)]
 pub(super) struct SampleLedger {
     file: Option<Mutex<File>>,
@@ -51,7 +51,7 @@ impl SampleLedger {
     }
 }
 
-/// One line of the ledger. Its fields are an interface that tests and comparisons read.
+/// One line of the ledger. Tests and comparisons depend on its fields.
 #[derive(Serialize)]
 struct SampleLedgerLine<'a> {
     event: &'a str,
@@ -72,7 +72,7 @@ struct SampleLedgerLine<'a> {
 }
 
 /// The ledger's entry for one response. It is opened before the response's head is sent, and closed exactly once, at the latest
-/// when it is dropped.
+/// when this value is dropped.
 #[derive(Debug)]
 pub(super) struct SampleLedgerEntry {
     ledger: Arc<SampleLedger>,
@@ -110,13 +110,13 @@ impl SampleLedgerEntry {
         entry
     }
 
-    /// Records that an event is about to be sent. `deltas` is the number of deltas that have been sent after it.
+    /// Records that an event is about to be sent. `deltas` is the number of sent deltas including this event.
     pub(super) fn on_send(&mut self, deltas: usize) {
         self.sent_events += 1;
         self.sent_deltas = deltas;
     }
 
-    /// Writes the `end` line, unless that has been done.
+    /// Writes the `end` line, unless it has already been written.
     pub(super) fn settle(&mut self, deltas: usize, ending: SampleEnding) {
         if !self.closed {
             self.closed = true;

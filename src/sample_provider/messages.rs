@@ -90,7 +90,7 @@ fn add_call(frames: &mut Vec<SampleFrame>, index: usize, reply: &SampleReply<'_>
         index,
         &json!({"type": "tool_use", "id": id, "name": call.tool.name, "input": {}}),
     ));
-    // A real answer also begins the arguments with an empty piece.
+    // In a real answer, the first piece of the arguments is also empty.
     frames.push(delta(
         FrameKind::Other,
         index,
@@ -187,8 +187,8 @@ fn message_delta(reply: &SampleReply<'_>) -> SampleFrame {
     event(FrameKind::Final, "message_delta", &data)
 }
 
-/// Adds the usage of each model, if several models worked on the answer. The advisor, and a model that declined, have read the
-/// same input as the model that answers.
+/// Adds the usage of each model if several models worked on the answer. The advisor and a model that declined have the same input
+/// usage as the model that answers.
 fn add_iterations(usage: &mut Map<String, Value>, reply: &SampleReply<'_>, counts: ReportedCounts) {
     let run = |kind: &str, model: Option<&str>, output: i64| {
         json!({"type": kind, "model": model, "input_tokens": counts.uncached, "output_tokens": output,

@@ -1,4 +1,4 @@
-//! Turns one request into the steps of its response. Pure: ids and times are arguments.
+//! Computes the steps of the response to a request. The functions are pure: ids and times are arguments.
 
 #[cfg(test)]
 mod tests;
@@ -28,12 +28,12 @@ use crate::{
 
 const RETRY_AFTER_SECONDS_DEFAULT: u32 = 1;
 
-/// A request as it arrived, with the other inputs that determine its answer.
+/// A request before it is parsed, with the other inputs that determine its answer.
 #[derive(Debug)]
 pub(super) struct RawSampleRequest<'a> {
-    /// The operation and, for Gemini, the model.
+    /// The operation and, in the Gemini-style protocol, the model.
     pub(super) target: &'a PathTarget,
-    /// The framing of the answer, if it is a Gemini-style stream.
+    /// The framing of the answer. It only applies to a Gemini-style stream.
     pub(super) chunking: GeminiFraming,
     pub(super) body: &'a [u8],
     /// The unique part of every id in the answer.
@@ -42,7 +42,7 @@ pub(super) struct RawSampleRequest<'a> {
     pub(super) request_id: &'a str,
     /// The current time, in seconds since the Unix epoch.
     pub(super) created_at: i64,
-    /// The prompts that were sent before.
+    /// The cache of the beginnings of earlier prompts.
     pub(super) prompt_cache: &'a PromptCache,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct ScriptedResponse {
     pub(super) content_type: String,
     /// Whether the body is compressed with gzip.
     pub(super) gzip: bool,
-    /// The declared length of the body in bytes; `None` for a body without one, such as a stream.
+    /// The declared length of the body in bytes; `None` for a body without a declared length, such as a stream.
     pub(super) length: Option<u64>,
     /// The value of the `retry-after` header, in seconds; `None` for no such header.
     pub(super) retry_after: Option<u32>,
@@ -84,11 +84,11 @@ pub(super) struct SampleBill {
     pub(super) cache_write: u64,
     /// The content of the answer; empty if nothing is billed.
     pub(super) answer: ScriptedContent,
-    /// The number of deltas that are generated if nothing stops the generation.
+    /// The number of deltas that are generated unless the generation is stopped early.
     pub(super) deltas: usize,
 }
 
-/// Returns the response to the request `order`. An invalid request gets an error response.
+/// Returns the response to the request `order`: an error response if the request is invalid.
 pub(super) fn respond(order: &RawSampleRequest<'_>, settings: &SampleSettings) -> ScriptedResponse {
     let protocol = order.target.operation.protocol();
     let Ok(body) = serde_json::from_slice::<Value>(order.body) else {
@@ -154,7 +154,7 @@ fn invalid_request_response(
     }
 }
 
-/// Builds an error response of the server itself, which does not depend on scripts.
+/// Builds an error response that the server itself sends, independently of scripts.
 pub(super) fn refusal_response(
     protocol: UpstreamProtocol,
     status: u16,
@@ -224,7 +224,7 @@ fn failed_response(
         ..SampleBill::default()
     };
     let performance = response_in_one_piece(script, bill, &body, SampleEnding::Refused, "application/json");
-    // The Gemini-style protocol says in the body when to retry. It has the header only if the script demands it.
+    // In the Gemini-style protocol, the body contains the time to retry after. The header is only sent if the script demands it.
     let header = if protocol == UpstreamProtocol::Gemini {
         script.retry_after
     } else {
@@ -251,7 +251,7 @@ fn count_response(ask: &SampleRequest, script: &SampleScript, body: &Value) -> S
     )
 }
 
-/// Builds a response that contains an error although its status is that of a success.
+/// Builds a response with an error in the body and a success status.
 fn in_band_error_response(
     order: &RawSampleRequest<'_>,
     protocol: UpstreamProtocol,
@@ -387,7 +387,7 @@ fn scripted_response(
     steps: Vec<ReplyStep>,
     content_type: &str,
 ) -> ScriptedResponse {
-    // Generation ends at a stall, even if the client continues to wait.
+    // Generation ends at a stall, even while the client continues to wait.
     if let (Some(ReplyStep::Stall), true) = (steps.last(), bill.stream) {
         bill.deltas = steps
             .iter()

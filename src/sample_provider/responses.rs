@@ -78,7 +78,7 @@ struct ResponseEvents {
 }
 
 impl ResponseEvents {
-    /// Adds an event. Its data has the type, the sequence number and then `fields`.
+    /// Adds an event. The data of the event has the type, the sequence number and then `fields`.
     fn add(&mut self, kind: FrameKind, name: &str, fields: Value) {
         let mut data = json!({"type": name, "sequence_number": self.sequence});
         if let (Some(data), Value::Object(fields)) = (data.as_object_mut(), fields) {

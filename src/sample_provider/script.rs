@@ -1,4 +1,5 @@
-//! Scripts: the behaviour that flags, the model's name and a mark in the prompt demand of the sample provider.
+//! Scripts, which determine the behaviour of the sample provider. They come from flags, the model's name and a mark in the
+//! prompt.
 
 #[cfg(test)]
 mod tests;
@@ -41,47 +42,47 @@ pub struct SampleScript {
     pub status: Option<u16>,
     /// The value of the `retry-after` header in seconds, in any protocol.
     pub retry_after: Option<u32>,
-    /// The number of deltas after which a stream breaks off. A non-streaming body breaks off halfway, whatever the number.
+    /// The number of deltas after which a stream breaks off. With any number, a non-streaming body breaks off halfway.
     pub cut_after: Option<usize>,
-    /// The number of deltas after which a stream sends nothing more, while its connection stays open. A non-streaming body stops
-    /// halfway, whatever the number.
+    /// The number of deltas after which a stream stalls: it sends nothing more, but its connection stays open. With any number, a
+    /// non-streaming body stalls halfway.
     pub stall_after: Option<usize>,
-    /// The number of deltas after which a stream sends an error of the protocol and ends properly. A non-streaming body is an
-    /// error with status 200, whatever the number.
+    /// The number of deltas after which a stream sends an error of the protocol and ends properly. With any number, a
+    /// non-streaming body is an error with status 200.
     pub in_band_error_after: Option<usize>,
     /// The style in which usage is reported.
     pub usage: Option<UsageStyle>,
     /// The content coding of the body.
     pub encoding: Option<BodyEncoding>,
-    /// A value for the `content-type` header in place of the usual one. With `text/html`, the body of an error is a page.
+    /// The value of the `content-type` header instead of the default. With `text/html`, the body of an error is an HTML page.
     pub content_type: Option<String>,
-    /// Whether errors have the provider's own form: `code`, `message` and `type` at the root.
+    /// Whether errors have a provider's own form, with `code`, `message` and `type` at the root.
     pub native_errors: Option<bool>,
     /// The way in which a break ends the connection.
     pub close: Option<CutStyle>,
-    /// Whether a break comes in the middle of an event.
+    /// Whether a break occurs in the middle of an event.
     pub half_event: Option<bool>,
-    /// The number of input tokens reported as read from a cache, in addition to those of the prompt.
+    /// The number of additional input tokens that are reported as read from a cache.
     pub cache_read: Option<u64>,
-    /// The number of input tokens reported as written to a cache, in addition to those of the prompt.
+    /// The number of additional input tokens that are reported as written to a cache.
     pub cache_write: Option<u64>,
-    /// The number of output tokens of hidden reasoning. They are billed, and only the usage reports them.
+    /// The number of output tokens of hidden reasoning. These tokens are billed and are in the usage, but not in the content.
     pub hidden_tokens: Option<u64>,
-    /// Whether prompts are cached. If so, the part of a prompt that was sent before is reported as read from the cache, and the
-    /// part that is stored as written to the cache.
+    /// Whether prompts are cached. If they are, the part of a prompt that was sent before is reported as read from the cache, and
+    /// the newly stored part is reported as written to the cache.
     pub prompt_cache: Option<bool>,
-    /// Whether the answer contains visible thinking, whatever the request says.
+    /// Whether the answer contains visible thinking, regardless of the request.
     pub thinking: Option<bool>,
-    /// Whether system messages after the first message are accepted (`chat/completions`). They are by default.
+    /// Whether system messages after the first message are accepted (`chat/completions`), which is the default.
     pub system_inside: Option<bool>,
-    /// The tool that the answer calls, if the request offers it and the last turn has no tool result; otherwise the answer is
-    /// text.
+    /// The name of the tool that the answer calls if the request offers the tool and the last turn has no tool result. Otherwise
+    /// the answer is text.
     pub tool: Option<String>,
     /// The input for the called tool, as JSON: an object, or a string for a tool that takes free text.
     pub tool_input: Option<Value>,
-    /// A model that the answer reports as its advisor (Messages). Only `usage.iterations` contains its tokens.
+    /// The model that the answer reports as its advisor (Messages). Only `usage.iterations` contains the advisor's tokens.
     pub advisor: Option<String>,
-    /// A model that the answer reports as the fallback for the requested one, which declined at once (Messages).
+    /// The model that the answer reports as the fallback for the requested model, which declined at once (Messages).
     pub fallback: Option<String>,
 }
 
@@ -387,7 +388,7 @@ fn tool_input(value: &str) -> Result<Value, ScriptError> {
 /// An error in a script. A request with such a script gets a 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// A mark contains an unknown key.
+    /// A mark contains an unknown key. Contains the key.
     #[error("sample mark: key `{0}` is unknown, valid keys are {KEYS}")]
     UnknownKey(String),
     /// A value is not valid for its key.
@@ -397,10 +398,10 @@ pub enum ScriptError {
         /// A description of the valid values.
         expected: &'static str,
     },
-    /// A word of the mark does not have the form `key=value`.
+    /// A word of the mark does not have the form `key=value`. Contains the word.
     #[error("sample mark: `{0}` is not of the form key=value")]
     NotAPair(String),
-    /// A mark has no end.
+    /// A mark is not closed with `]]`.
     #[error("sample mark: the end `]]` is missing")]
     NotClosed,
 }
@@ -468,7 +469,7 @@ fn read_mark(after: &str) -> Result<(MarkWords<'_>, &str), ScriptError> {
     }
 }
 
-/// Returns the length in bytes of the word at the start of `rest`. The word extends to a separator or the end of the mark.
+/// Returns the length in bytes of the word at the start of `rest`. The word ends before a separator or the end of the mark.
 fn word_length(rest: &str) -> Result<usize, ScriptError> {
     let close = rest.find(MARK_CLOSE);
     match (rest.find(SEPARATORS), close) {
@@ -479,7 +480,8 @@ fn word_length(rest: &str) -> Result<usize, ScriptError> {
     }
 }
 
-/// Returns the length in bytes of the JSON object or string at the start of `rest`; `None` if there is none.
+/// Returns the length in bytes of the JSON object or string at the start of `rest`; `None` if `rest` does not start with such a
+/// value.
 fn json_length(rest: &str) -> Option<usize> {
     if !rest.starts_with(['{', '"']) {
         return None;

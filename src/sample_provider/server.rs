@@ -1,5 +1,5 @@
-//! The server of the sample provider: sockets, HTTP, credentials and headers, and rendered answers for reuse. With fixed token
-//! counts, requests that differ only in their prompts have the same answer.
+//! The server of the sample provider: sockets, HTTP, credentials, headers, and the cache of rendered answers. An answer can be
+//! reused because, with fixed token counts, requests that differ only in their prompts have the same answer.
 
 #[cfg(test)]
 mod tests;
@@ -50,11 +50,11 @@ const BODY_BYTES_MAX: usize = 64 << 20;
 const CONNECTIONS_MAX: usize = 65_536;
 /// The timeout for a complete request head, and for an idle connection.
 const HEADER_READ_MAX: Duration = Duration::from_secs(300);
-/// The time that running responses have to end at shutdown.
+/// The maximum time that the shutdown waits for running responses to end.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
-/// The pause after a connection could not be accepted, for example because the system has no free file descriptors.
+/// The pause after a failed accept, for example because the system has no free file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// The maximum size in bytes of a body that is parsed and counted on a thread of the runtime. A larger one is processed on a
+/// The maximum size in bytes of a body that is parsed and counted on a thread of the runtime. A larger body is processed on a
 /// blocking thread.
 const BODY_INLINE_BYTES_MAX: usize = 64 << 10;
 
@@ -118,7 +118,7 @@ async fn serve_connection(
         .header_read_timeout(HEADER_READ_MAX);
     builder.http2().timer(TokioTimer::new());
     let served = builder.serve_connection(TokioIo::new(connection), service).into_owned();
-    // An error means that a client disconnected or that the script demanded a break, which needs no report.
+    // An error means that the client disconnected or that the script demanded a break, so it is not reported.
     let _ = watcher.watch(served).await;
 }
 
@@ -258,7 +258,7 @@ impl ScriptedProvider {
         performance
     }
 
-    /// Whether the request has a credential that is accepted.
+    /// Returns whether the request has a credential that is accepted.
     fn admits(&self, headers: &HeaderMap) -> bool {
         let plain = ["x-api-key", "x-goog-api-key", "api-key"]
             .into_iter()
@@ -324,7 +324,7 @@ pub(super) struct RenderedKey {
     streams_usage: bool,
 }
 
-/// The fields of a request that decide whether its answer can be reused. Other fields are skipped without building a tree.
+/// The fields of a request that determine whether its answer can be reused. Other fields are skipped during parsing.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct ReusableRequest<'a> {
@@ -336,7 +336,7 @@ struct ReusableRequest<'a> {
     messages: Option<IgnoredAny>,
     input: Option<IgnoredAny>,
     contents: Option<IgnoredAny>,
-    // With one of the following fields, the answer depends on more than a [`RenderedKey`] contains.
+    // If the request has one of the following fields, its answer depends on data that [`RenderedKey`] does not contain.
     tools: Option<IgnoredAny>,
     thinking: Option<IgnoredAny>,
     reasoning: Option<IgnoredAny>,
@@ -400,7 +400,7 @@ pub(super) fn reuse_key(
     })
 }
 
-/// Whether a request of `chat/completions` has no fault. A reused answer must not hide one.
+/// Returns whether a request of `chat/completions` has no fault. A faulty request must not get a reused answer.
 fn is_accepted(body: &[u8], settings: &SampleSettings) -> bool {
     serde_json::from_slice::<Value>(body).is_ok_and(|body| check_request(&body, &settings.script).is_ok())
 }
@@ -412,7 +412,7 @@ pub(super) struct RenderedAnswers {
 }
 
 impl RenderedAnswers {
-    /// Returns the cached answer for `key`; `None` if there is none.
+    /// Returns the cached answer for `key`; `None` if no answer is cached for it.
     pub(super) fn find(&self, key: &RenderedKey) -> Option<ScriptedResponse> {
         self.answers.lock().get(key).cloned()
     }

@@ -1,4 +1,5 @@
-//! The steps of one response: what it sends, when it pauses, and where it breaks off. Pure: the server only follows the steps.
+//! The steps of a response: the bytes to send, the pauses, and the break. The functions are pure; the server only follows the
+//! steps.
 
 use std::io::Write;
 
@@ -34,11 +35,11 @@ pub(super) enum ReplyStep {
 /// The way in which a response ended, for the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SampleEnding {
-    /// The response ended as its protocol demands.
+    /// The response ended completely, according to its protocol.
     Complete,
     /// The response ended with an error of the protocol, although its status was 200.
     InBandError,
-    /// The provider broke the response off.
+    /// The provider broke off the response.
     Cut,
     ClientLeft,
     /// The response had an error status; nothing is billed.
@@ -47,7 +48,7 @@ pub(super) enum SampleEnding {
 }
 
 impl SampleEnding {
-    /// The name of this end in the ledger.
+    /// Returns the name of this ending in the ledger.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -68,7 +69,7 @@ enum Interruption {
     InBandError,
 }
 
-/// Returns the steps of a stream of `frames`. `in_band_error` renders the error that follows the given number of frames.
+/// Returns the steps of a stream with the events `frames`. `in_band_error` renders an error from the number of events before it.
 pub(super) fn stream_steps(
     frames: &[SampleFrame],
     script: &SampleScript,
@@ -112,7 +113,7 @@ pub(super) fn body_steps(body: &Bytes, deltas: usize, ending: SampleEnding, scri
     steps.deltas = deltas;
     let cut = script.cut_after.is_some();
     if cut || script.stall_after.is_some() {
-        // The break applies to the bytes on the wire, so a compressed body is cut after compression.
+        // The break cuts the bytes on the wire, so a compressed body is cut after compression.
         let whole = steps.encoded(body);
         let half = whole.slice(..whole.len() / 2);
         if cut {
@@ -136,8 +137,8 @@ pub(super) fn body_steps(body: &Bytes, deltas: usize, ending: SampleEnding, scri
     steps.done()
 }
 
-/// Returns the length that a non-streaming response declares: that of the complete body, even if less is sent. `None` for a clean
-/// break, which has to look like a body that ended properly.
+/// Returns the declared length of a non-streaming response in bytes, which is the length of the complete body, even if less is
+/// sent. `None` for a clean break, which must look like the proper end of a body.
 pub(super) fn announced_length(body: &Bytes, script: &SampleScript) -> Option<u64> {
     if script.cut_after.is_some() && script.close() == CutStyle::Clean {
         return None;
@@ -145,8 +146,8 @@ pub(super) fn announced_length(body: &Bytes, script: &SampleScript) -> Option<u6
     u64::try_from(StepBuilder::new(script, 0).encoded(body).len()).ok()
 }
 
-/// Returns the first interruption, with the number of deltas before it. At the same delta, a break comes before a stall, and a
-/// stall before an error.
+/// Returns the first interruption, with the number of deltas before it. After the same number of deltas, a break has precedence
+/// over a stall, and a stall over an error.
 fn first_interruption(script: &SampleScript) -> Option<(usize, Interruption)> {
     let orders = [
         (script.cut_after, Interruption::Cut),
@@ -202,7 +203,7 @@ impl StepBuilder {
         });
     }
 
-    /// Ends a compressed stream properly. Does nothing for an uncompressed one.
+    /// Ends a compressed stream properly. Does nothing for an uncompressed stream.
     fn finish(&mut self) {
         if let Some(trailer) = self.gzip.take().and_then(|encoder| encoder.finish().ok()) {
             self.done.push(ReplyStep::Send {

@@ -12,9 +12,9 @@ use crate::{domain::wire::UpstreamProtocol, sample_provider::TokenCounting};
 
 /// The number of input tokens that [`TokenCounting::Fixed`] reports.
 const INPUT_FIXED: u64 = 100;
-/// The maximum length in bytes of a text whose tokens are counted. For a longer text, they are estimated.
+/// The maximum length in bytes of a text whose tokens are counted. The tokens of a longer text are estimated.
 const EXACT_TEXT_BYTES_MAX: usize = 256 << 10;
-/// The maximum number of bytes of a request whose tokens are counted. For the rest, they are estimated.
+/// The maximum number of bytes of a request whose tokens are counted. The tokens of the remaining bytes are estimated.
 const EXACT_REQUEST_BYTES_MAX: usize = 4 << 20;
 /// The number of bytes per token in estimates.
 const BYTES_PER_TOKEN: usize = 4;
@@ -24,7 +24,7 @@ const BINARY_PART_TOKENS: u64 = 1000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct InputTokens {
     pub(super) count: u64,
-    /// Whether the tokens of a part were estimated, because it is long.
+    /// Whether the tokens of a part were estimated because the part is long.
     pub(super) estimated: bool,
 }
 
@@ -86,7 +86,7 @@ struct InputTokenTally {
 }
 
 impl InputTokenTally {
-    // The recursion is bounded, because serde_json parses at most 128 levels.
+    // The depth of the recursion is limited, because serde_json parses at most 128 levels.
     fn add_value(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.add_text(text),
@@ -127,28 +127,28 @@ impl InputTokenTally {
 
 /// The minimum number of tokens in a cached beginning of a prompt.
 const CACHED_TOKENS_MIN: u64 = 1_024;
-/// The maximum number of stored beginnings. When it is exceeded, all are dropped.
+/// The maximum number of stored beginnings. When there are more, all are dropped.
 const BEGINNINGS_MAX: usize = 65_536;
 
-/// The beginnings of prompts that were sent before. A prompt is a sequence of parts: the tools, the parts of the system text, the
-/// blocks of each turn. A beginning of at least [`CACHED_TOKENS_MIN`] tokens that was sent before counts as read from the cache.
-/// In the Messages protocol, the rest up to the last `cache_control` counts as written. The other protocols cache automatically
-/// and report no writes.
+/// The beginnings of prompts that were sent before. A prompt is a sequence of parts: the tools, the parts of the system text, and
+/// the blocks of each turn. A beginning that was sent before counts as read from the cache if it has at least
+/// [`CACHED_TOKENS_MIN`] tokens. In the Messages protocol, the remainder up to the last `cache_control` counts as written to the
+/// cache. The other protocols cache automatically and report no writes.
 #[derive(Debug, Default)]
 pub(super) struct PromptCache {
     beginnings: Mutex<HashSet<u64>>,
 }
 
-/// The numbers of a prompt's tokens that were read from and written to the cache.
+/// The numbers of tokens of a prompt that were read from and written to the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PromptCacheUse {
     pub(super) read: u64,
-    /// The number of tokens that were not cached before, and are cached now.
+    /// The number of newly cached tokens.
     pub(super) written: u64,
 }
 
 impl PromptCache {
-    /// Looks up the beginnings of a prompt, and stores them. Returns the cached tokens.
+    /// Looks up the beginnings of a prompt, and stores them. Returns the numbers of tokens read from and written to the cache.
     pub(super) fn record(&self, protocol: UpstreamProtocol, body: &Value) -> PromptCacheUse {
         let parts = parts(body);
         let kept = match protocol {
@@ -207,7 +207,7 @@ fn parts(body: &Value) -> Vec<&Value> {
     parts
 }
 
-/// Renders a part without `cache_control`, which moves from turn to turn.
+/// Renders a part without `cache_control`, because clients move this member from turn to turn.
 fn plain(part: &Value) -> String {
     let mut part = part.clone();
     if let Some(fields) = part.as_object_mut() {

@@ -1,5 +1,5 @@
-//! Serves the admin API to the subcommands and to operators' programs. The file mode of the Unix socket decides who can connect
-//! to it; over TCP, a client certificate does. Every change is written to the audit record before it is made.
+//! Serves the admin API to the subcommands and to operators' programs. Access to the Unix socket is controlled by its file mode;
+//! access over TCP requires a client certificate. Every change is written to the audit record before it is made.
 
 mod routes;
 #[cfg(test)]
@@ -43,28 +43,28 @@ use crate::{
     },
 };
 
-/// The maximum number of concurrent connections. When it is reached, a new connection replaces one that has no request.
+/// The maximum number of concurrent connections. When it is reached, a new connection replaces a connection without a request.
 const CONNECTIONS_MAX: usize = 64;
 /// The pause after a failed accept. Usually no file descriptor is free, so an immediate retry would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The maximum lifetime of a connection. It is short, because clients make one call on each connection.
+/// The maximum lifetime of a connection. It can be short, because clients make only one call on each connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
 /// The maximum lifetime of a connection on which a backup, an export or another long call runs.
 const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
-/// The timeouts of clients. The answer's timeout is so long that only the lifetime of the connection limits an answer.
+/// The timeouts of clients. The timeout for an answer is so long that in practice only the lifetime of the connection limits it.
 const CLIENT_WAITS: ClientWaits = ClientWaits {
     head: Duration::from_secs(10),
     answer: BACKUP_WAIT,
 };
 
-/// Serves the admin API on a Unix socket until `shutdown` turns true. Calls that run then may finish.
+/// Serves the admin API on a Unix socket until `shutdown` turns true. Calls that are running then can finish.
 pub(crate) async fn serve_unix(listener: UnixListener, state: Admin, mut shutdown: watch::Receiver<bool>) {
     let router = router(state);
     let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            // A closed channel means the same as `true`.
+            // A closed channel has the same meaning as `true`.
             _ = shutdown.wait_for(|stop| *stop) => return,
         };
         let stream = match accepted {
@@ -90,7 +90,8 @@ pub(crate) async fn serve_unix(listener: UnixListener, state: Admin, mut shutdow
     }
 }
 
-/// Serves one connection, at most for its lifetime. Errors of the connection are ignored, because the client notices them.
+/// Serves one connection, at most for the maximum lifetime. Errors of the connection are ignored, because the client notices
+/// them.
 async fn serve_connection<S>(stream: S, slot: ConnectionSlot, peer: AdminPeer, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -123,8 +124,8 @@ pub(crate) fn serve_tls(state: Admin, tls: Arc<TlsListener>) -> impl Fn(Stream) 
                 () = slot.given_way() => return,
             };
             let Ok(Ok(stream)) = handshake else { return };
-            // The listener has verified the client's certificate. A client whose certificate's subject cannot be read is refused
-            // here, because the audit record needs it.
+            // The listener has verified the client's certificate. A client is refused if the subject of its certificate cannot be
+            // read, because the audit record needs the subject.
             let shown = stream
                 .get_ssl()
                 .and_then(|tls| tls::describe_holder(tls.peer_certificate_der()?));
@@ -149,7 +150,8 @@ async fn backup(
     Ok((kind.map(|kind| [kind]), in_pieces(pieces, Ok::<_, Infallible>)).into_response())
 }
 
-/// Sends an export of the log. If the export fails, the last chunk is missing, so the client notices that it is incomplete.
+/// Sends an export of the log. If the export fails, the last chunk is missing, so the client notices that the export is
+/// incomplete.
 async fn log_export(
     State(admin): State<Admin>,
     Extension(extension): Extension<ConnectionExtension>,
@@ -165,7 +167,7 @@ async fn log_export(
     Ok((kind, in_pieces(pieces, |piece| piece)).into_response())
 }
 
-/// Creates a body from pieces, each of which is sent as soon as it arrives.
+/// Creates a body from pieces. Each piece is sent as soon as it arrives.
 fn in_pieces<P, B, E>(pieces: Receiver<P>, sent: fn(P) -> Result<B, E>) -> Body
 where
     P: Send + 'static,
@@ -178,7 +180,7 @@ where
     }))
 }
 
-/// The text at the beginning of the description.
+/// The introduction of the OpenAPI description.
 const ABOUT: &str = "Every change is in the audit record before it is made. Callers with access to the socket, or with a certificate, may \
     make every call; `x-role` is the lowest role of a console session that may make it.\n\n\
     **Versions.** Keys and accounts have a `version`, which is also their `ETag`. A change with `If-Match` is made only if \
@@ -186,9 +188,9 @@ const ABOUT: &str = "Every change is in the audit record before it is made. Call
     **Repetition.** A change of a balance and the creation of an account or key may have an `operation_id`: repeated, they take \
     effect once.";
 
-/// Builds the description, one call at a time.
+/// Builds the OpenAPI description, one call at a time.
 struct Description {
-    /// Generates the schemas of what clients send.
+    /// Generates the schemas of requests.
     sent: SchemaGenerator,
     /// Generates the schemas of answers.
     answered: SchemaGenerator,
@@ -266,7 +268,7 @@ impl Description {
     }
 }
 
-/// The fields of a call, and its description.
+/// The fields of a call, and the description of the call.
 struct QuestionFields {
     about: Value,
     properties: Map<String, Value>,
@@ -292,7 +294,8 @@ impl QuestionFields {
         }
     }
 
-    /// Returns the parameters in the path and the query, and the body's schema. The body is `None` if the call has none.
+    /// Returns the parameters in the path and the query, and the schema of the body. The schema is `None` if the call has no
+    /// body.
     fn parameters_and_body<Q: AdminQuestion>(&self) -> (Vec<Value>, Option<Value>) {
         let takes_query = matches!(Q::METHOD, Method::GET | Method::DELETE);
         let (mut parameters, mut body) = (Vec::new(), Map::new());
@@ -331,7 +334,7 @@ impl QuestionFields {
     }
 }
 
-/// Removes `null` from a schema. In a path or query, a parameter without a value is omitted instead.
+/// Removes `null` from the schema of a parameter in a path or query, because such a parameter is omitted if it has no value.
 fn without_null(schema: &mut Value) {
     if let Some(types) = schema.get_mut("type")
         && let Value::Array(list) = types

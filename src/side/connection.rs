@@ -1,5 +1,5 @@
-//! Serves an HTTP/1.1 connection to a listener beside the gateway's, with timeouts for the client. A connection without a request
-//! may be replaced by a new one.
+//! Serves an HTTP/1.1 connection to a listener other than the gateway's, with timeouts for the client. A new connection may
+//! replace a connection without a request.
 
 use std::{
     convert::Infallible,
@@ -37,7 +37,7 @@ use crate::edges::connection_slots::ConnectionSlot;
 
 /// The maximum number of header lines of a request.
 const HEADERS_MAX: usize = 64;
-/// The maximum size of a request's head and of the read buffer, in bytes.
+/// The maximum size of a request's head, and of the read buffer, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// The timeouts for a client.
@@ -49,8 +49,8 @@ pub(super) struct ClientWaits {
     pub answer: Duration,
 }
 
-/// Serves a connection until it ends or is replaced. Once `closing` is ready, the connection accepts no further request. Errors
-/// of the connection are ignored, because the client notices them.
+/// Serves a connection until the connection ends or is replaced. Once `closing` completes, the connection accepts no further
+/// request. Errors of the connection are ignored, because the client notices them.
 pub(super) async fn serve<S>(
     stream: S,
     slot: ConnectionSlot,
@@ -66,7 +66,7 @@ pub(super) async fn serve<S>(
         let (mut router, slot) = (router.clone(), Arc::clone(&answering));
         async move {
             let request = request.map(|body| report_end(body, &slot, ConnectionSlot::on_request));
-            // The result of `poll_ready` need not be awaited, because an axum router is always ready.
+            // `poll_ready` need not be called, because an axum router is always ready.
             let response = Service::call(&mut router, request).await?;
             Ok::<_, Infallible>(response.map(|body| report_end(body, &slot, ConnectionSlot::on_answered)))
         }
@@ -92,7 +92,7 @@ pub(super) async fn serve<S>(
     }
 }
 
-/// A body that notifies its connection's slot when the body ends or is dropped.
+/// A body that notifies the slot of its connection when the body ends or is dropped.
 struct ReportingBody<B> {
     body: B,
     slot: Arc<ConnectionSlot>,
@@ -130,14 +130,14 @@ impl<B> Drop for ReportingBody<B> {
     }
 }
 
-/// A stream with a timeout for writing. The time runs from the first write that has to wait until a flush completes. A peer that
-/// reads a few bytes now and then does not restart it.
+/// A stream with a timeout for writing. The timeout starts at the first write that has to wait, and ends when a flush completes.
+/// A peer that reads a few bytes now and then does not restart the timeout.
 #[derive(Debug)]
 struct WriteLimit<S> {
     stream: S,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
-    /// The connection's slot. It is notified when a write has to wait for the peer, and when all has been written.
+    /// The connection's slot. It is notified when a write has to wait for the peer, and when everything has been written.
     slot: Arc<ConnectionSlot>,
 }
 
@@ -151,7 +151,7 @@ impl<S> WriteLimit<S> {
         }
     }
 
-    /// Called when a write has to wait. Returns an error once the timeout has passed.
+    /// Polls the timeout of a write that has to wait. Returns an error once the timeout has passed.
     fn poll_timeout<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if self.waiting.is_none() {
             self.slot.set_untaken(true);
@@ -199,16 +199,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
 
 /// The mode of the socket: its owner and its group can connect.
 const SOCKET_MODE: u32 = 0o660;
-/// The mode of a folder that is created for the socket: its group can list it, others cannot.
+/// The mode of a folder that is created for the socket: the folder's group can list and enter it, others cannot.
 const FOLDER_MODE: u32 = 0o750;
 
-/// Why the path of a socket cannot be claimed.
+/// The reason why the path of a socket cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnixSocketError {
     /// Another process serves the socket.
     #[error("unix socket {0} is served by another process; stop that process or configure another path")]
     Live(PathBuf),
-    /// The path leads to a file that is not a socket. It is not replaced, because it may be valuable.
+    /// The path leads to a file that is not a socket. The file is not replaced, because it may be valuable.
     #[error("unix socket {0}: the file at this path is not a socket; move the file away or configure another path")]
     NotASocket(PathBuf),
     /// An operation on the file system failed.
@@ -216,31 +216,31 @@ pub(crate) enum UnixSocketError {
     Io {
         /// The configured path of the socket.
         path: PathBuf,
-        /// The operation that failed, as a sentence without its end.
+        /// The operation that failed, as the beginning of a sentence.
         step: &'static str,
         /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// The file of a listening Unix socket. It is removed when this is dropped, unless another process has taken the path over.
+/// The file of a listening Unix socket. Dropping this value removes the file, unless another process has taken over the path.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
 }
 
-/// From which process the path of a socket can be taken.
+/// The processes from which the path of a socket can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SocketClaim {
     /// Only from a process that has ended.
     FromDeadProcess,
-    /// Also from a process that serves the socket, because it has handed the path over.
+    /// Also from a process that serves the socket, because the process has handed over the path.
     FromServingProcess,
 }
 
-/// Binds a Unix socket to `path` with the mode 0660. Creates its folder with the mode 0750 if it does not exist. Replaces a
-/// socket that an ended process has left. Must be called inside a Tokio runtime.
+/// Binds a Unix socket to `path` with the mode 0660. Creates the socket's folder with the mode 0750 if the folder does not exist.
+/// Replaces the socket of an ended process. Must be called inside a Tokio runtime.
 pub(crate) fn claim(path: &Path, claim: SocketClaim) -> Result<(UnixListener, SocketFile), UnixSocketError> {
     let io = |step| {
         move |source| UnixSocketError::Io {
@@ -254,8 +254,8 @@ pub(crate) fn claim(path: &Path, claim: SocketClaim) -> Result<(UnixListener, So
         made.map_err(io("cannot create the folder"))?;
     }
     check_path(path, claim)?;
-    // The socket is first bound and restricted under a temporary name. So it never has other permissions at `path`, and a socket
-    // that an ended process has left is replaced atomically.
+    // The socket is first bound under a temporary name and gets its mode there. Therefore it never has other permissions at
+    // `path`, and the socket of an ended process is replaced atomically.
     let fresh = temporary_path(path);
     remove_if_there(&fresh).map_err(io("cannot remove a leftover"))?;
     let listener = UnixListener::bind(&fresh).map_err(io("cannot bind"))?;
@@ -276,7 +276,8 @@ fn check_path(path: &Path, claim: SocketClaim) -> Result<(), UnixSocketError> {
         }),
         Ok(there) if !there.file_type().is_socket() => Err(UnixSocketError::NotASocket(path.to_owned())),
         Ok(_) if claim == SocketClaim::FromServingProcess => Ok(()),
-        // Only a refused connection proves that no process listens. A full backlog or missing rights do not.
+        // Only a refused connection proves that no process listens. Other errors, such as a full backlog or missing rights, do
+        // not prove it.
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
             Ok(_) | Err(_) => Err(UnixSocketError::Live(path.to_owned())),

@@ -1,9 +1,9 @@
-//! Runs the services beside the gateway as services of Pingora, which starts, stops and upgrades them with the gateway.
+//! Runs the services other than the gateway as services of Pingora, which starts, stops and upgrades them with the gateway.
 //!
-//! During an upgrade, Pingora hands the listening sockets of the old process to every service as bare descriptors. Only Pingora's
-//! own listener turns a descriptor back into a socket. Therefore Pingora accepts HTTP connections and passes them to hyper. A
-//! socket that is bound here is first put into Pingora's table of sockets. This also makes the actual port known at once if port
-//! 0 is configured.
+//! During an upgrade, Pingora passes the listening sockets of the old process to every service as bare descriptors. Only
+//! Pingora's own listener converts a descriptor back to a socket. Therefore Pingora accepts HTTP connections and passes them to
+//! hyper. A socket that is bound here is first put into Pingora's table of sockets. As a result, the actual port is known at once
+//! if port 0 is configured.
 
 #[cfg(test)]
 mod tests;
@@ -47,8 +47,8 @@ use crate::{
 
 /// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
-/// The maximum number of concurrent connections of a listener. When it is reached, a new connection replaces one that has no
-/// request.
+/// The maximum number of concurrent connections of a listener. When it is reached, a new connection replaces a connection without
+/// a request.
 const CONNECTIONS_MAX: usize = 256;
 /// The timeouts of HTTP clients.
 const CLIENT_WAITS: ClientWaits = ClientWaits {
@@ -56,8 +56,8 @@ const CLIENT_WAITS: ClientWaits = ClientWaits {
     answer: Duration::from_secs(30),
 };
 
-/// The address on which a service listens, or the reason why it cannot. A Pingora service cannot return an error, so the process
-/// that starts the service watches this value and handles a failure.
+/// The address on which a service listens, or the reason why it does not listen. A Pingora service cannot return an error, so the
+/// code that starts the service watches this value and handles a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BoundAddress {
     /// The service has not started yet.
@@ -66,7 +66,7 @@ pub(crate) enum BoundAddress {
     Tcp(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
-    /// The service cannot listen. Contains the reason and what to do.
+    /// The service cannot listen. Contains the reason and the remedy.
     Failed(String),
 }
 
@@ -79,13 +79,13 @@ pub(crate) type TcpServe = Box<dyn Fn(Stream) -> ServeFuture + Send + Sync>;
 /// The future that [`UnixServe`] and [`TcpServe`] return.
 pub(crate) type ServeFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A listener with the service behind it, for Pingora's `Server::add_service`.
+/// A listener and its service, for Pingora's `Server::add_service`.
 pub(crate) struct SideService {
     name: String,
     kind: ServiceKind,
     bound: watch::Sender<BoundAddress>,
-    /// Turns true when the service must accept no further connections, although Pingora does not stop yet. `None` if there is no
-    /// such time.
+    /// Turns true when the service must accept no further connections, even if Pingora does not stop yet. `None` if the service
+    /// accepts connections until Pingora stops.
     closing: Option<ShutdownWatch>,
 }
 
@@ -119,8 +119,8 @@ impl SideService {
     }
 
     /// Creates a service on a Unix socket with the mode 0660, which is passed to `serve`. The receiver gets the socket's path
-    /// once it is bound. `claims` says from which process the path can be taken. When `claims` changes and another process has
-    /// taken the path, it is claimed again.
+    /// once the socket is bound. `claims` contains the processes from which the path can be taken. When `claims` changes and
+    /// another process has taken the path, the path is claimed again.
     pub(crate) fn unix<F>(
         name: &str,
         path: PathBuf,
@@ -243,7 +243,7 @@ pub(crate) fn bind_or_inherit(address: SocketAddr, fds: &ListenFds) -> io::Resul
     }
     let listener = bind(address)?;
     let bound = listener.local_addr()?;
-    // From now on the table owns the descriptor, like the ones that Pingora binds itself.
+    // The table owns the descriptor from now on, like the descriptors of sockets that Pingora binds.
     fds.lock().add(bound.to_string(), listener.into_raw_fd());
     Ok(bound)
 }
@@ -291,8 +291,8 @@ impl ServiceWithDependents for SideService {
         Some(1)
     }
 
-    /// Returns the TCP addresses that must stay open during an upgrade. Unix sockets are not among them, because they are taken
-    /// over by their path.
+    /// Returns the TCP addresses that must stay open during an upgrade. Unix sockets are left out, because they are taken over by
+    /// their path.
     fn listen_addresses(&self) -> Option<Vec<String>> {
         match &self.kind {
             ServiceKind::Http { address, .. } | ServiceKind::Tcp { address, .. } => Some(vec![address.to_string()]),
@@ -324,7 +324,7 @@ struct HttpApp {
 #[async_trait]
 impl ServerApp for HttpApp {
     async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        // If all slots are busy, the connection is closed without an answer, because further connections would cost memory.
+        // If all slots are busy, the connection is closed without an answer, because further connections would take memory.
         let slot = self.slots.acquire()?;
         let mut shutdown = shutdown.clone();
         connection::serve(
@@ -353,8 +353,8 @@ pub(crate) struct RedirectHandler {
 }
 
 impl RedirectHandler {
-    /// Creates the handler. It redirects to the listener `tls`, whose address is `bound`. It redirects only to hosts that the
-    /// listener's certificates cover, so that no client can be led elsewhere.
+    /// Creates the handler, which redirects to the listener `tls` at the address `bound`. It redirects only to hosts that the
+    /// listener's certificates cover, so a client is never redirected to another server.
     pub(crate) fn new(tls: Arc<TlsListener>, bound: watch::Receiver<BoundAddress>) -> Self {
         Self {
             app: Arc::new(RedirectApp { tls, bound }),
@@ -388,7 +388,7 @@ impl HttpServerApp for RedirectApp {
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         if session.read_request().await.ok()? {
-            // The connection cannot be reused, because the request's body is not read.
+            // The connection is not reused, because the request's body is not read.
             session.set_keepalive(None);
             let target = self.target(session.req_header());
             write(&mut session, target).await.ok()?;
@@ -399,7 +399,7 @@ impl HttpServerApp for RedirectApp {
 }
 
 impl RedirectApp {
-    /// Returns the URL to redirect to. `None` if no certificate covers its host.
+    /// Returns the URL to redirect to. `None` if no certificate covers the request's host.
     fn target(&self, head: &RequestHeader) -> Option<HeaderValue> {
         let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let authority = head

@@ -1,5 +1,4 @@
-//! The documents of sign-ins in the store. A change is applied only if the documents have not been changed by others in the
-//! meantime.
+//! The documents of sign-ins in the store. A change is applied only if nobody else has changed the documents in the meantime.
 
 use std::sync::Arc;
 
@@ -14,7 +13,8 @@ use crate::{
     },
 };
 
-/// The maximum number of tries to apply a change, if others change the documents between reading and writing.
+/// The maximum number of attempts to apply a change. An attempt fails if someone else changes the documents between reading and
+/// writing.
 pub(super) const CONFLICTS_MAX: usize = 8;
 
 /// The documents of sign-ins.
@@ -23,8 +23,8 @@ pub(super) struct SignInDocuments {
 }
 
 impl SignInDocuments {
-    /// Changes the document of a key's sign-ins, together with the documents of `beside`. Returns `None` if the documents that
-    /// `beside` expects have changed.
+    /// Changes the document of a key's sign-ins and, in the same exchange, the documents in `beside`. Returns `None` if a
+    /// document no longer has the content that `beside` expects.
     pub(super) async fn change_sign_ins<T: StepResult>(
         &self,
         key: &KeyId,

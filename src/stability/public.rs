@@ -1,10 +1,10 @@
-//! The public stability service. Anybody can read how well the models perform, but nobody can see how much they are used.
+//! The public stability service. It publishes how well the models perform, but not how much they are used.
 //!
-//! The service does no I/O: a listener passes it a [`PublicRequest`] with its time, and gets a [`PublicResponse`]. Its only state
-//! is rendered documents and rate limits. `openapi.json` describes it for users.
+//! The service does no I/O: a listener passes a [`PublicRequest`] with the current time, and gets a [`PublicResponse`]. The
+//! service's only state is rendered documents and rate limits. `openapi.json` describes the service for users.
 //!
-//! A model named `summary` has no record of its own, because that path is the summary of all models. It is listed there, and on
-//! the status page.
+//! For a model named `summary`, there is no JSON document about this model alone, because the path leads to the summary of all
+//! models. The model is listed in the summary and on the status page.
 
 mod document;
 pub mod page;
@@ -38,7 +38,7 @@ use crate::{
     },
 };
 
-/// How long a browser may cache the answer to a CORS preflight request, in seconds.
+/// The maximum time for which a browser caches the answer to a CORS preflight request, in seconds.
 const PREFLIGHT_SECONDS: &str = "86400";
 /// The OpenAPI description of the service, as it is served.
 const OPENAPI: &str = include_str!("public/openapi.json");
@@ -48,32 +48,32 @@ const OPENAPI: &str = include_str!("public/openapi.json");
 pub(crate) struct PublicRequest<'a> {
     /// The HTTP method.
     pub method: &'a Method,
-    /// The path of the URL, still percent-encoded.
+    /// The path of the URL, in percent-encoded form.
     pub path: &'a str,
-    /// The query of the URL, without `?`; `None` if it has none.
+    /// The query of the URL, without `?`; `None` if the URL has no query.
     pub query: Option<&'a str>,
     /// The request's headers.
     pub headers: &'a HeaderMap,
-    /// The IP address of the other end of the connection.
+    /// The IP address of the connection's peer.
     pub peer: IpAddr,
-    /// The wall clock's time at the request, in milliseconds since the Unix epoch.
+    /// The time of the request by the wall clock, in milliseconds since the Unix epoch.
     pub now_ms: i64,
-    /// The monotonic clock's time at the request.
+    /// The time of the request by the monotonic clock.
     pub now: Instant,
 }
 
-/// The source of the service's data. No method may block.
+/// The source of the service's data. Its methods must not block.
 pub(crate) trait StabilitySource: Send + Sync {
-    /// The current catalogue of models.
+    /// Returns the current catalogue of models.
     fn catalogue(&self) -> Arc<Catalogue>;
-    /// The counts of all nodes; `None` before the first read from the store.
+    /// Returns the counts of all nodes; `None` before the first successful read from the store.
     fn snapshot(&self) -> Option<Arc<Snapshot>>;
 }
 
 /// The settings of the section `[stability]` that concern requests.
 #[derive(Clone, Debug)]
 pub(crate) struct PublicSettings {
-    /// How long an answer may be cached; as long as a snapshot is used.
+    /// The maximum time for which an answer is cached, which is also the interval at which snapshots are read.
     pub refresh: Duration,
     /// The rate limit for each client.
     pub allowance: RateAllowance,
@@ -155,7 +155,7 @@ impl PublicService {
     }
 }
 
-/// Answers a CORS preflight request, which a browser sends before a script may use unusual headers (Fetch standard).
+/// Answers a CORS preflight request, which a browser sends before it lets a script send unusual headers (Fetch standard).
 fn preflight() -> PublicResponse {
     let mut headers = open_headers();
     headers.insert(
@@ -178,7 +178,8 @@ fn preflight() -> PublicResponse {
 /// The methods that every public path allows, for the `allow` header.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// An answer of the service. The code that writes it adds `content-length`, except for 204 and 304, and omits the body for HEAD.
+/// An answer of the service. The code that writes an answer adds `content-length`, except for the statuses 204 and 304, and omits
+/// the body for HEAD.
 #[derive(Clone, Debug)]
 pub(crate) struct PublicResponse {
     /// The HTTP status.
@@ -190,13 +191,13 @@ pub(crate) struct PublicResponse {
 }
 
 impl PublicResponse {
-    /// Whether an answer with this status has a body, for methods other than HEAD.
+    /// Returns whether an answer with this status has a body, if the method is not HEAD.
     pub(crate) fn has_body(&self) -> bool {
         !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
     }
 }
 
-/// The headers of every answer. They let scripts of any website read it.
+/// Returns the headers of every answer, with which scripts of any website can read the answer.
 fn open_headers() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(12);
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
@@ -208,10 +209,10 @@ fn open_headers() -> HeaderMap {
     headers
 }
 
-/// Whether the header `if-none-match` contains this entity tag, also in its weak form, or `*`.
+/// Returns whether the header `if-none-match` contains this entity tag, its weak form, or `*`.
 fn names_tag(headers: &HeaderMap, tag: &str) -> bool {
     let lines = headers.get_all(header::IF_NONE_MATCH).iter();
-    // The service's tags contain no comma, so a list of tags can be split at commas.
+    // A list of tags can be split at commas, because the service's tags do not contain commas.
     let mut tags = lines
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(','))
@@ -237,7 +238,7 @@ enum PublicPath<'a> {
 
 impl<'a> PublicPath<'a> {
     /// Parses a percent-encoded path; returns `None` for a path that does not belong to the service. Slashes in a model's name
-    /// may be encoded or not.
+    /// need not be encoded.
     fn parse(path: &'a str) -> Option<Self> {
         if let Some(key) = path.strip_prefix("/web/v1/model-stability/") {
             let key = decoded(key);
@@ -254,13 +255,13 @@ impl<'a> PublicPath<'a> {
         }
     }
 
-    /// Whether the path accepts the query parameter `hours`.
+    /// Returns whether the path accepts the query parameter `hours`.
     fn takes_hours(&self) -> bool {
         matches!(self, Self::Summary | Self::Detail(_))
     }
 }
 
-/// Returns the decoded model name. It is empty, which no model's name is, if it cannot be decoded.
+/// Returns the decoded model name. If it cannot be decoded, returns an empty string, which is not the name of any model.
 fn decoded(key: &str) -> Cow<'_, str> {
     percent_decode_str(key).decode_utf8().unwrap_or_default()
 }
@@ -289,7 +290,7 @@ enum AcceptedCoding {
     Brotli,
 }
 
-/// The weights that a client gives to content codings, in thousandths; `None` for a coding that it does not accept.
+/// The weights that a client gives to content codings, in thousandths; `None` for a coding that the client does not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CodingWeights {
     identity: Option<u16>,
@@ -329,8 +330,8 @@ impl CodingWeights {
         }
     }
 
-    /// Returns the coding with the highest weight; of several with the same weight, the one that compresses most. A `small` body
-    /// is compressed only if the client refuses the identity coding. Returns `None` if the client accepts no coding.
+    /// Returns the coding with the highest weight. Among codings with the same weight, returns the coding that compresses most. A
+    /// `small` body is compressed only if the client refuses the identity coding. Returns `None` if the client accepts no coding.
     fn choose(self, small: bool) -> Option<AcceptedCoding> {
         if small && self.identity.is_some() {
             return Some(AcceptedCoding::Identity);
@@ -351,8 +352,8 @@ impl CodingWeights {
     }
 }
 
-/// Parses a member of `accept-encoding`: a coding and its weight in thousandths, 1000 by default. Returns `None` if it is
-/// invalid.
+/// Parses a member of `accept-encoding`. Returns the coding and its weight in thousandths (1000 by default); `None` if the member
+/// is invalid.
 fn member(text: &str) -> Option<(&str, u16)> {
     let mut parts = text.split(';').map(str::trim);
     let name = parts.next().filter(|name| !name.is_empty())?;
@@ -369,8 +370,8 @@ fn member(text: &str) -> Option<(&str, u16)> {
     Some((name, weight))
 }
 
-/// Parses a weight: `0` or `1`, with up to three decimals (RFC 9110 section 12.4.2). Returns it in thousandths, or `None` if it
-/// is invalid.
+/// Parses a weight, which is a number from 0 to 1 with up to three decimals (RFC 9110, section 12.4.2). Returns the weight in
+/// thousandths; `None` if the weight is invalid.
 fn weight(text: &str) -> Option<u16> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,8 +1,8 @@
-//! The access log: one JSON line per request, written by a thread of its own ([`LineQueue`]). No field can contain a key, a
-//! prompt or an answer.
+//! The access log, with one JSON line per request. A separate thread writes the lines ([`LineQueue`]). No field can contain a
+//! key, a prompt or an answer.
 //!
 //! Log rotation may rename the file at any time. The writer checks at intervals whether the file was renamed, and then opens or
-//! creates a file at the configured path. SIGHUP makes it check at once.
+//! creates a file at the configured path. On SIGHUP, it checks at once.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ use crate::{
     telemetry::line_queue::{LineQueue, LineQueueSettings, LineSink, LogLine, ReopenableFile},
 };
 
-/// The time for which a line waits for further lines, so that not each request wakes the writer.
+/// The time for which a line waits for further lines, so that not every request wakes the writer.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// The target of the access log: `[log] access`.
@@ -85,7 +85,7 @@ impl AccessLog {
         Ok(Self { lines: Some(lines) })
     }
 
-    /// Takes the record and passes it to the writer. Never waits: if the queue is full, the record is dropped and counted.
+    /// Passes the content of `record` to the writer. Never waits: if the queue is full, the record is dropped and counted.
     pub(crate) fn write(&self, record: &mut RequestRecord) {
         if let Some(lines) = &self.lines {
             lines.write(Box::new(std::mem::take(record)));
@@ -124,35 +124,36 @@ static TIME: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 /// The access-log entry of one finished request. It deliberately has no field for a key, a prompt, an answer or a client's
 /// address.
 ///
-/// Fields of type `&'static str` come from closed sets (`as_str` of an enum), so they can be metric labels. Of the other fields,
-/// only [`RequestRecord::model`] and [`RequestRecord::provider`] can be labels, and only if the catalogue has them.
+/// A field of type `&'static str` has one of a fixed set of values (`as_str` of an enum), so it can be a metric label. Of the
+/// other fields, only [`RequestRecord::model`] and [`RequestRecord::provider`] can be labels, and only if their values are in the
+/// catalogue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestRecord {
-    /// The time at which the request arrived, in milliseconds since the Unix epoch. The line has it as `time`, in RFC 3339 form
-    /// and UTC.
+    /// The time at which the request arrived, in milliseconds since the Unix epoch. In the line, its name is `time` and its form
+    /// is RFC 3339 in UTC.
     pub time_unix_ms: i64,
-    /// weir's own identifier of the request, which the client gets, too.
+    /// weir's identifier of the request, which is also sent to the client.
     pub request_id: SmolStr,
     /// The identifier (never the secret) of the key; `None` if no key was found.
     pub key_id: Option<SmolStr>,
     /// The account to which the key belongs; `None` if no key was found.
     pub account: Option<SmolStr>,
-    /// `Protocol::as_str`; `None` if the path belongs to no protocol.
+    /// The client's protocol (`Protocol::as_str`); `None` if the path does not belong to a protocol.
     pub protocol: Option<&'static str>,
-    /// The name of the operation in snake case; `None` if the path names no operation.
+    /// The name of the operation in snake case; `None` if the path does not name an operation.
     pub operation: Option<&'static str>,
-    /// The model's name as the client sent it. Recorded only if it has the form of such a name, so that the log cannot contain a
-    /// prompt.
+    /// The model's name as the client sent it; `None` if it does not have the form of a model's name. Otherwise the log could
+    /// contain a prompt.
     pub model_asked: Option<SmolStr>,
     /// The catalogue's name of the model that served the request; `None` if the request was not admitted.
     pub model: Option<SmolStr>,
-    /// The provider to which the request was sent; `None` if it was sent to none.
+    /// The provider to which the request was sent; `None` if it was not sent to a provider.
     pub provider: Option<SmolStr>,
     /// The HTTP status that the client got; 0 if it disconnected before it got one.
     pub status: u16,
-    /// How the request ended: `End::label`.
+    /// The end of the request, as `End::label`.
     pub outcome: &'static str,
-    /// `Refusal::reason`, if weir itself refused the request; `None` otherwise.
+    /// The reason why weir refused the request (`Refusal::reason`); `None` if weir did not refuse it.
     pub refusal: Option<&'static str>,
     /// Whether the answer was a stream.
     pub stream: bool,
@@ -160,38 +161,39 @@ pub(crate) struct RequestRecord {
     pub ttft_ms: Option<u64>,
     /// The time from the request's arrival to the end of the answer, in milliseconds.
     pub latency_ms: u64,
-    /// The number of attempts at providers: 0 if weir refused the request itself, 2 after one retry.
+    /// The number of attempts at providers: for example 0 if weir refused the request, and 2 after one retry.
     pub attempts: u32,
     /// The number of bytes of the request's body, after decoding.
     pub request_bytes: u64,
     /// The number of bytes of the answer's body, as the provider or weir itself sent it.
     pub response_bytes: u64,
-    /// The token counts that the provider reported; `None` if it reported none.
+    /// The token counts that the provider reported; `None` if it did not report usage.
     pub usage: Option<Usage>,
-    /// The reason why the model stopped, in the protocol's own word (`finish_reason::word`); `None` if unknown.
+    /// The reason why the model stopped, as the protocol's code (`finish_reason::word`); `None` if the reason is unknown.
     pub finish_reason: Option<&'static str>,
-    /// The protocols of client and provider of a translated request, for example `responses->chat`; `None` for others.
+    /// The protocols of the client and the provider, for example `responses->chat`; `None` if the request was not translated.
     pub translated: Option<SmolStr>,
-    /// The members of a translated request that were adapted or dropped: `adapted reasoning`. Never a value.
+    /// The members of a translated request that were adapted or dropped, such as `adapted reasoning`. The values of members are
+    /// never included.
     pub losses: Vec<String>,
-    /// The HTTP version that the client used: 1 or 2; 0 if unknown. The line has it as `http`.
+    /// The HTTP version that the client used: 1 or 2; 0 if unknown. In the line, its name is `http`.
     pub client_version: u8,
-    /// The WebSocket that carried the request or was opened by it; `None` for others.
+    /// The WebSocket that carried the request or that the request opened; `None` for a request without a WebSocket.
     pub socket: Option<SocketMark>,
 }
 
 /// The WebSocket of a request, in the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SocketMark {
-    /// The socket's random identifier, which all of its requests have in common. The line has it as `socket_id`.
+    /// The socket's random identifier, which is the same for all of the socket's requests. In the line, its name is `socket_id`.
     pub id: SmolStr,
-    /// The number of the request's lane on the socket, 0 for the default lane; `None` for the handshake. It stands for the
-    /// client's name of the lane, which could be anything.
+    /// The number of the request's lane on the socket: 0 for the default lane; `None` for the handshake. The client's name of the
+    /// lane is not logged, because it can be any text.
     pub lane: Option<u8>,
 }
 
 impl RequestRecord {
-    /// Returns how the request reached weir.
+    /// Returns the transport with which the request reached weir.
     pub(crate) fn transport(&self) -> RequestTransport {
         match &self.socket {
             Some(_) => RequestTransport::WebSocket,
@@ -275,7 +277,7 @@ impl RequestRecord {
     }
 }
 
-/// Writes the WebSocket of a request; nothing for other requests.
+/// Writes the WebSocket of a request. Writes nothing for a request without a WebSocket.
 fn write_socket(socket: Option<&SocketMark>, json: &mut JsonWriter<'_>) -> serde_json::Result<()> {
     let Some(SocketMark { id, lane }) = socket else {
         return Ok(());
@@ -284,7 +286,7 @@ fn write_socket(socket: Option<&SocketMark>, json: &mut JsonWriter<'_>) -> serde
     json.optional(r#","lane":"#, lane.as_ref())
 }
 
-/// Writes the token counts that are not zero; most requests have three of them.
+/// Writes the token counts that are not zero. Most requests have three such counts.
 fn write_usage(usage: &Usage, json: &mut JsonWriter<'_>) -> serde_json::Result<()> {
     json.put(r#","usage":{"#);
     let mut before = "\"";

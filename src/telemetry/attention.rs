@@ -1,6 +1,6 @@
-//! Facts about this node that need an operator's attention: conditions on the current values of its metrics, and counters that
-//! grew recently. Each fact is the condition of an alert (`conf/prometheus/alerts.yml`), without the time for which the alert
-//! waits. A test compares the facts with the alerts, and lists the alerts that only Prometheus can evaluate.
+//! Facts about this node that need an operator's attention. A fact is a condition on the current value of a metric, or on the
+//! recent growth of a counter. It equals the condition of an alert (`conf/prometheus/alerts.yml`), without the time for which the
+//! alert waits. A test compares the facts with the alerts, and lists the alerts that only Prometheus can evaluate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,30 +20,30 @@ use crate::{
     telemetry::metrics::{MetricReading, MetricSeries, Metrics},
 };
 
-/// The interval at which counters are checked for growth, whether or not anyone reads the facts.
+/// The interval at which counters are checked for growth, even if nobody reads the facts.
 const INTERVAL: Duration = Duration::from_secs(30);
 const DAY_SECONDS: f64 = 86_400.0;
 
 /// A condition on a metric.
 struct Fact {
-    /// The name of the fact's alert, which the operations guide explains.
+    /// The name of the alert with the same condition, which the operations guide explains.
     alert: &'static str,
     signal: Signal,
     threshold: Threshold,
-    /// The sentence that users read. In it, `{}` is replaced by the value, `{ago}` by the time since the value last grew, and the
-    /// name of a label in braces by the label's value.
+    /// The sentence for users, with placeholders: `{}` is replaced by the value, `{ago}` by the time since the value last grew,
+    /// and a label's name in braces by the label's value.
     sentence: &'static str,
 }
 
 /// A function that reads a metric.
 type MetricReader = fn(&Metrics) -> MetricReading;
 
-/// The value that a fact compares, computed from metrics.
+/// The value that a fact compares with its limit. It is computed from metrics.
 enum Signal {
     Value(MetricReader),
     Magnitude(MetricReader),
     Divided(MetricReader, u32),
-    /// The first metric as a share of the second; no value while the second is 0.
+    /// The first metric divided by the second; no value while the second is 0.
     Share(MetricReader, MetricReader),
     /// The number of seconds until the Unix time that the metric contains.
     Until(MetricReader),
@@ -55,11 +55,11 @@ enum Threshold {
     Over(f64),
     Under(f64),
     UnderDays(u32),
-    /// The value is over the first number, and grew within the second number of minutes.
+    /// The value is greater than the first number. It has also grown recently: the second number is the period in minutes.
     Grown(f64, u32),
 }
 
-/// Declares the facts. The doc comment of each is its sentence.
+/// Declares the facts. The doc comment of a fact is its sentence.
 macro_rules! facts {
     ($($(#[doc = $sentence:literal])+ $alert:ident = $signal:expr, $threshold:expr;)*) => {
         const FACTS: &[Fact] = &[$(Fact {
@@ -71,8 +71,8 @@ macro_rules! facts {
     };
 }
 
-// Of several facts about one metric, the most severe comes first. Low balances, providers and warnings of the store have lines of
-// their own on the overview page.
+// Of several facts about one metric, the most severe comes first. Low balances, providers and warnings of the store are not
+// facts, because the overview page has separate lines for them.
 facts! {
     /// the journal takes no records, so no request is admitted
     WeirJournalDown = Value(|m| m.journal.up.read()), Is(0.0);
@@ -130,7 +130,7 @@ facts! {
     WeirDiagnosticsDropped = Value(|m| m.log.diagnostics_dropped.read()), Grown(0.0, 5);
 }
 
-/// Evaluates the facts about this node, and stores when each counter last grew.
+/// Evaluates the facts about this node, and stores the time at which each counter last grew.
 pub(crate) struct AttentionMonitor {
     metrics: Arc<Metrics>,
     alarms: Mutex<Alarms>,
@@ -161,7 +161,8 @@ impl AttentionMonitor {
 
 fn sentences(metrics: &Metrics, alarms: &mut Alarms, (unix, now): (i64, Instant)) -> Vec<String> {
     let mut sentences = Vec::new();
-    // A certificate that has expired also expires within two weeks. Only the most severe fact about a series is reported.
+    // Only the first fact about a series is reported, which is the most severe. For example, an expired certificate also fulfils
+    // the condition of expiring within two weeks.
     let mut seen = BTreeSet::new();
     for fact in FACTS {
         let MetricReading { metric, series } = fact.signal.read(metrics, unix);
@@ -183,7 +184,7 @@ fn sentences(metrics: &Metrics, alarms: &mut Alarms, (unix, now): (i64, Instant)
 /// A metric's name, with the labels of one of the metric's series.
 type SeriesId = (String, Vec<(String, String)>);
 
-/// The series that are checked for growth and are above zero.
+/// The series that are checked for growth and have a value above zero.
 #[derive(Default)]
 struct Alarms(BTreeMap<SeriesId, Alarm>);
 
@@ -194,7 +195,8 @@ struct Alarm {
 }
 
 impl Alarms {
-    /// Records the value of a series, which begins at zero. Returns the time since the value last grew; `None` if it never did.
+    /// Records the value of a series, which begins at zero. Returns the time since the value last grew; `None` if it has never
+    /// grown.
     fn observe(&mut self, id: &SeriesId, value: f64, now: Instant) -> Option<Duration> {
         if self.0.get(id).map_or(0.0, |alarm| alarm.value) < value {
             self.0.insert(id.clone(), Alarm { value, grew: now });
@@ -219,7 +221,7 @@ impl Fact {
 }
 
 impl Signal {
-    /// Reads the metric from which the signal is computed, and replaces its values by the signal's.
+    /// Reads the metric from which the signal is computed, and replaces the metric's values by the signal's values.
     fn read(&self, metrics: &Metrics, now: i64) -> MetricReading {
         let now = f64::from(u32::try_from(now).unwrap_or(u32::MAX));
         let each = |mut reading: MetricReading, value: &dyn Fn(f64) -> f64| {
@@ -251,10 +253,10 @@ impl Signal {
 }
 
 impl Threshold {
-    /// Whether a value needs attention. `age` is the time since the value last grew.
+    /// Returns whether a value needs attention. `age` is the time since the value last grew; `None` if it has never grown.
     fn is_reached(&self, value: f64, age: Option<Duration>) -> bool {
         match *self {
-            // The metric is a gauge that is 0 or 1.
+            // The value of such a gauge is either 0 or 1.
             Is(wanted) => (value - wanted).abs() < 0.5,
             Over(limit) => value > limit,
             Under(limit) => value < limit,

@@ -1,8 +1,8 @@
-//! A queue of lines. A thread of its own writes the lines to a stream, or to a file that log rotation may rename.
+//! A queue of lines. A separate thread writes the lines to a stream, or to a file that log rotation may rename.
 //!
 //! A thread that logs puts its line into the queue and never waits for a disk, a pipe or the reader of a pipe. The queue is
-//! bounded. If it is full, lines are dropped and counted, because serving requests matters more than logging. Once all queued
-//! lines can be written again, the loss is reported once.
+//! bounded. If it is full, lines are dropped and counted, because serving requests is more important than logging. After all
+//! queued lines have been written again, the loss is reported once.
 
 #[cfg(test)]
 mod tests;
@@ -24,9 +24,9 @@ use parking_lot::Mutex;
 
 use crate::edges::clock;
 
-/// The minimum interval between two checks whether the file is still the one at its path.
+/// The minimum interval between two checks whether the file was renamed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The number of bytes that are collected before a write, if lines come faster than they are written.
+/// The number of bytes that are collected before a write, if lines arrive faster than they are written.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 
 /// A value that can be written as a line.
@@ -47,7 +47,7 @@ pub(super) struct LineQueueSettings {
     pub thread: &'static str,
     /// The maximum number of lines that wait to be written, at least 1.
     pub lines_max: usize,
-    /// The time for which a line waits for further lines, so that the writer writes several at once.
+    /// The time for which a line waits for further lines, so that the thread writes several lines at once.
     pub gather: Duration,
 }
 
@@ -94,7 +94,7 @@ impl<L: LogLine> LineQueue<L> {
         };
         let body = move || {
             writer.run(&jobs);
-            // This fails if `close` does not wait, which does no harm.
+            // The send fails if `close` does not wait. This is harmless.
             let _sent = ended.try_send(());
         };
         std::thread::Builder::new()
@@ -114,13 +114,13 @@ impl<L: LogLine> LineQueue<L> {
         }
     }
 
-    /// The number of lines lost so far, because the queue was full or the lines could not be written.
+    /// Returns the number of lines lost so far, because the queue was full or the lines could not be written.
     pub(super) fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Makes the writing thread open its file again after a log rotation. Lines that are already queued may still go to the old
-    /// file.
+    /// Makes the writing thread open its file again after a log rotation. Lines that are already queued may still be written to
+    /// the old file.
     pub(super) fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::SeqCst);
         self.wake();
@@ -132,11 +132,12 @@ impl<L: LogLine> LineQueue<L> {
         self.shared.closing.store(true, Ordering::SeqCst);
         self.wake();
         let done = self.done.lock();
-        // If the sender is disconnected, the queue is already closed.
+        // If the channel is disconnected, the queue is already closed.
         !matches!(done.recv_timeout(wait), Err(RecvTimeoutError::Timeout))
     }
 
-    /// Wakes the writing thread. If the queue is full, that is not needed, because the thread checks the flags before it sleeps.
+    /// Wakes the writing thread, so that it checks the flags. This is not necessary if the queue is full, because the thread
+    /// checks the flags before it sleeps.
     fn wake(&self) {
         let _full_or_closed = self.queue.try_send(Job::Wake);
     }
@@ -160,7 +161,7 @@ fn log_event(name: &str, event: SinkEvent) {
             tracing::error!(%error, "cannot write to {name}: lines are lost until writes work again")
         }
         SinkEvent::Recovered => tracing::info!("writes to {name} work again"),
-        // This is an error, because the lost lines may have been errors.
+        // The loss is logged as an error, because the lost lines may have been errors.
         SinkEvent::LinesLost(lost) => tracing::error!(
             lost,
             "{name}: lines were lost because they could not be written in time; writes work again"
@@ -186,7 +187,7 @@ struct LineWriter<R> {
 impl<R: FnMut(SinkEvent)> LineWriter<R> {
     fn run<L: LogLine>(mut self, jobs: &Receiver<Job<L>>) {
         loop {
-            // Read before the queue, so that lines which were queued before the close are written.
+            // The flag is read before the queue, so lines that were queued before the close are written.
             let closing = self.shared.closing.load(Ordering::SeqCst);
             let job = match jobs.try_recv() {
                 Ok(job) => job,
@@ -194,9 +195,9 @@ impl<R: FnMut(SinkEvent)> LineWriter<R> {
                 Err(TryRecvError::Empty) => {
                     self.flush();
                     match jobs.try_recv() {
-                        // A line came during the flush, so the queue is not empty.
+                        // A line was queued during the flush.
                         Ok(job) => job,
-                        // The report may itself be a line of this queue.
+                        // The report may itself have been queued as a line.
                         Err(_) if self.report_loss() => continue,
                         Err(_) if closing => break,
                         Err(_) => {
@@ -234,8 +235,8 @@ impl<R: FnMut(SinkEvent)> LineWriter<R> {
         }
     }
 
-    /// Writes the buffer to the stream or file. Only this proves that writes work, because a line that fits into the buffer has
-    /// not reached the stream or file.
+    /// Writes the buffer to the stream or file. Only a flush proves that writes work, because a line that fits into the buffer
+    /// has not been written to the stream or file yet.
     fn flush(&mut self) {
         if !self.sink.buffer().is_empty() {
             let flushed = self.sink.flush();
@@ -247,7 +248,7 @@ impl<R: FnMut(SinkEvent)> LineWriter<R> {
         self.shared.dropped.fetch_add(lines, Ordering::Relaxed);
     }
 
-    /// Reports how many lines were lost since the last report, unless writes still fail. Returns whether it has reported.
+    /// Reports the number of lines lost since the last report, unless writes still fail. Returns whether there was a report.
     fn report_loss(&mut self) -> bool {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         if self.failing || dropped == self.reported {
@@ -268,7 +269,7 @@ impl<R: FnMut(SinkEvent)> LineWriter<R> {
         self.sink.get_ref().was_renamed()
     }
 
-    /// Reports once when writes begin to fail and once when they work again, not for each line.
+    /// Reports a change between working and failing writes. There is one report for each change, not for each line.
     fn report_change(&mut self, written: io::Result<()>) {
         let event = match written {
             Ok(()) if self.failing => SinkEvent::Recovered,
@@ -289,7 +290,7 @@ pub(in crate::telemetry) enum LineSink {
     File(ReopenableFile),
 }
 
-/// A file at a path, which is opened again after it was renamed.
+/// The file at a path. When the file is renamed, the file that is then at the path is opened.
 #[derive(Debug)]
 pub(in crate::telemetry) struct ReopenableFile {
     file: File,
@@ -299,8 +300,8 @@ pub(in crate::telemetry) struct ReopenableFile {
 }
 
 impl ReopenableFile {
-    /// Opens the file for appending. If it is missing, it is created with mode 0640. Never waits, not even for the reader of a
-    /// FIFO.
+    /// Opens the file for appending. If the file is missing, creates it with mode 0640. Never waits, even if the file is a FIFO
+    /// without a reader.
     pub(in crate::telemetry) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             file: open(path)?,
@@ -309,13 +310,13 @@ impl ReopenableFile {
         })
     }
 
-    /// Whether the open file is still the one at the path.
+    /// Returns whether the file at the path is still the open file.
     fn is_in_place(&self) -> bool {
         let place = |metadata: &Metadata| (metadata.dev(), metadata.ino());
         match (self.file.metadata(), self.path.metadata()) {
             (Ok(own), Ok(there)) => place(&own) == place(&there),
-            // If the path cannot be examined, the open file stays in use. If nothing is at the path, the file was renamed or
-            // removed.
+            // If there is no file at the path, the open file was renamed or removed. After any other error, the open file stays
+            // in use.
             (_, Err(error)) => error.kind() != ErrorKind::NotFound,
             (Err(_), Ok(_)) => true,
         }
@@ -327,7 +328,7 @@ impl ReopenableFile {
                 self.file = fresh;
                 self.misplaced = false;
             }
-            // Logged once, although each check tries again.
+            // The failure is logged only once, although each check tries again.
             Err(_) if self.misplaced => {}
             Err(error) => {
                 self.misplaced = true;
@@ -338,7 +339,7 @@ impl ReopenableFile {
     }
 }
 
-/// Opens the file for appending. A FIFO is opened for reading as well, because opening it only for writing would wait for a
+/// Opens the file for appending. A FIFO is also opened for reading, because opening a FIFO only for writing would wait for a
 /// reader.
 fn open(path: &Path) -> io::Result<File> {
     let is_fifo = path.metadata().is_ok_and(|there| there.file_type().is_fifo());
@@ -351,7 +352,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl LineSink {
-    /// Whether the path now leads to another file, or to no file.
+    /// Returns whether the path now leads to another file, or does not exist.
     fn was_renamed(&self) -> bool {
         match self {
             Self::Stream(_) => false,

@@ -1,12 +1,12 @@
 //! The metrics that Prometheus scrapes.
 //!
 //! If the OpenTelemetry semantic conventions for generative AI (in their development status of 2025) define a metric, weir uses
-//! that name as Prometheus writes it: `gen_ai.client.operation.duration` in seconds is
-//! `gen_ai_client_operation_duration_seconds`. All other names begin with `weir_` or `process_`.
+//! this name in Prometheus' form: `gen_ai.client.operation.duration` in seconds is `gen_ai_client_operation_duration_seconds`.
+//! All other names begin with `weir_` or `process_`.
 //!
-//! A metric is declared once, in `metrics/declared.rs`, and updated through its handle. The values of every label are bounded: a
-//! string of the program, a name from the configuration, or a model or provider of the catalogue. Any other model or provider is
-//! `other`, and a missing one is `none`. So no client can create a time series.
+//! A metric is declared once, in `metrics/declared.rs`, and updated through its handle. The number of values of each label is
+//! limited. A value is a string constant, a name from the configuration, or a model or provider in the catalogue. Any other model
+//! or provider becomes `other`, and a missing one becomes `none`. Therefore no client can create a time series.
 
 mod declared;
 mod kinds;
@@ -38,7 +38,7 @@ pub(crate) use crate::telemetry::metrics::sockets::{HandshakeRefusal, LineEnd, S
 /// The content type of the text that [`Metrics::render`] returns.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All metrics of the process, shared in an `Arc`. Every method is cheap and never waits, except [`Metrics::render`].
+/// All metrics of the process, shared in an `Arc`. Every method except [`Metrics::render`] is cheap and never waits.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) requests: RequestMetrics,
@@ -65,7 +65,7 @@ struct Exposition {
 type Sampler = Box<dyn Fn(&Metrics) + Send>;
 
 impl Metrics {
-    /// Creates all metrics at zero, for these models and providers of the catalogue. Fails only if a declaration is wrong.
+    /// Creates all metrics at zero, for the given models and providers of the catalogue. Fails only if a declaration is invalid.
     pub(crate) fn new(models: &[&str], providers: &[&str]) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let metrics = Self {
@@ -99,7 +99,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Adds models and providers whose names can be labels. Earlier names stay, and so do their time series.
+    /// Adds models and providers whose names can be labels. Earlier names and their time series remain.
     pub(crate) fn add_labels<'a>(
         &self,
         models: impl Iterator<Item = &'a str>,
@@ -109,7 +109,7 @@ impl Metrics {
         labels.models.extend(models.map(str::to_owned));
         for provider in providers {
             if labels.providers.insert(provider.to_owned()) {
-                // Created at zero, so that rates and alerts have a value before the first event.
+                // The series are created at zero, so that rates and alerts have a value before the first event.
                 let provider = Label::configured(provider);
                 self.providers.on.with_labels([provider]).set(0);
                 self.providers.credential_refused.with_labels([provider]).raise_to(0);
@@ -119,13 +119,13 @@ impl Metrics {
         self.labels.store(labels.into());
     }
 
-    /// Returns the label of a provider: its name if the catalogue has it, otherwise `other`.
+    /// Returns the label of a provider: the provider's name if it is in the catalogue, otherwise `other`.
     pub(crate) fn provider_label<'a>(&self, name: &'a str) -> Label<'a> {
         self.labels.load().provider(Some(name))
     }
 
-    /// Records a finished request, including its refusal, in all metrics. `served` are the series of the endpoint of the last
-    /// attempt; `None` if there was no attempt.
+    /// Records a finished or refused request in all metrics. `served` are the series for the endpoint of the last attempt; `None`
+    /// if there was no attempt.
     pub(crate) fn record_request(&self, record: &RequestRecord, served: Option<&EndpointSeries>) {
         requests::record((&self.requests, &self.gen_ai), record, served, &self.labels.load());
         if let Some(reason) = record.refusal {
@@ -147,8 +147,8 @@ impl Metrics {
         self.connections.listener(listener)
     }
 
-    /// Adds a sampler, which is called before each scrape and copies values from elsewhere into metrics. The sampler must not
-    /// wait, and must call neither [`Metrics::read_sampled`] nor this method.
+    /// Adds a sampler, a function that is called before each scrape and copies values from other parts into metrics. The sampler
+    /// must not wait, and must call neither [`Metrics::read_sampled`] nor this method.
     pub(crate) fn add_sampler(&self, sampler: impl Fn(&Self) + Send + 'static) {
         self.exposition.samplers.lock().push(Box::new(sampler));
     }
@@ -156,7 +156,8 @@ impl Metrics {
     /// Runs all samplers, and then `read` with the updated metrics. `read` must neither wait nor call this method or
     /// [`Metrics::add_sampler`].
     pub(crate) fn read_sampled<T>(&self, read: impl FnOnce(&Self) -> T) -> T {
-        // Locked to the end, because samplers read, compare and add. Two concurrent readers would add twice.
+        // The lock is held to the end, because samplers read, compare and add: with two concurrent readers, values would be added
+        // twice.
         let samplers = self.exposition.samplers.lock();
         for sampler in samplers.iter() {
             sampler(self);
@@ -212,7 +213,7 @@ fn bounded<'a>(known: &BTreeSet<String>, name: Option<&'a str>) -> Label<'a> {
     }
 }
 
-/// The ticks per second in which `/proc` reports CPU time (`USER_HZ`). The value is the same on every Linux architecture.
+/// The number of ticks per second (`USER_HZ`), in which `/proc` reports CPU time. It is the same on every Linux architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 impl ProcessMetrics {
@@ -221,7 +222,7 @@ impl ProcessMetrics {
         self.started.set(crate::edges::clock::unix_seconds());
     }
 
-    /// Updates the metrics of the process. A value that cannot be read stays as it is.
+    /// Updates the metrics of the process. A value that cannot be read is not changed.
     fn sample(&self) {
         let (status, limits) = (read("/proc/self/status"), read("/proc/self/limits"));
         let resident = field(&status, "VmRSS:").and_then(|kib| kib.checked_mul(1024));
@@ -253,7 +254,7 @@ fn field(text: &str, key: &str) -> Option<u64> {
 
 fn open_fds() -> Option<u64> {
     let listed = std::fs::read_dir("/proc/self/fd").ok()?.count();
-    // One of the descriptors is that of the listing itself.
+    // One of the descriptors belongs to the listing itself.
     u64::try_from(listed.saturating_sub(1)).ok()
 }
 

@@ -1,5 +1,5 @@
-//! Adds weir's services to a Pingora server: the gateway's workers and the other listeners. The admin API gets
-//! access to the models and providers of this process, and to the switches of providers.
+//! Adds weir's services to a Pingora server: the gateway's workers and the other listeners. Gives the admin API access to this
+//! process's models and providers, and to the providers' switches.
 
 use std::{sync::Arc, time::Instant};
 
@@ -39,7 +39,7 @@ use crate::{
     },
 };
 
-/// The state of the process that listeners beside the gateway's need.
+/// The state of the process that the listeners other than the gateway's need.
 pub(super) struct SideState {
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) closing: watch::Receiver<bool>,

@@ -1,5 +1,5 @@
-//! Builds the catalogue from the shipped provider files, the files in the operator's folder, the secrets that they name, and the
-//! price lists.
+//! Builds the catalogue from the shipped provider files, the operator's provider files, the secrets that these files name, and
+//! the price lists.
 
 use std::{
     collections::BTreeSet,
@@ -35,14 +35,15 @@ pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
     Ok(catalogue)
 }
 
-/// The warning that no model can be used although a provider is on.
+/// Returns the warning that no model can be used although a provider is on. `None` if a model can be used or no provider is on.
 pub(super) fn no_model(catalogue: &Catalogue) -> Option<String> {
     let is_on = catalogue.providers().any(|provider| provider.is_on());
     let is_empty = catalogue.served_models().next().is_none();
     (is_on && is_empty).then(|| "no model can be used: the providers that are on have no [[model]]".to_owned())
 }
 
-/// The providers that are off, in one line: most operators have keys of only a few.
+/// Returns one line that names the providers that are off. It is one line because most operators have keys of only a few
+/// providers.
 pub(super) fn providers_off(warnings: &[CatalogueWarning], any_on: bool) -> Option<String> {
     let (mut lacking, mut disabled) = (Vec::new(), Vec::new());
     for warning in warnings {
@@ -79,8 +80,8 @@ pub(super) fn providers_off(warnings: &[CatalogueWarning], any_on: bool) -> Opti
     }
 }
 
-/// The warning that this process cannot read providers' secrets, because systemd has not started it. `None` if no provider's
-/// secret is a systemd credential, or if systemd has started this process.
+/// Returns the warning that this process cannot read providers' secrets because systemd has not started it. `None` if no
+/// provider's secret is a systemd credential, or if systemd has started this process.
 pub(super) fn unread_credentials(warnings: &[CatalogueWarning]) -> Option<String> {
     let is_credential = |warning: &CatalogueWarning| match warning {
         CatalogueWarning::SecretLacking { secret, .. } | CatalogueWarning::CredentialLacking { secret, .. } => {
@@ -108,7 +109,7 @@ pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<CatalogueWarning>
         Ok(prices) => match Catalogue::build(&files, settings, &prices, &secret_source::read_or_empty) {
             Ok(checked) if errors.is_empty() => return Ok(checked),
             Ok(_) => {}
-            // Some of these errors may only exist because the folder's files are missing, so they are not reported.
+            // Some of these errors may only be consequences of the files that could not be read, so they are not reported.
             Err(_) if !errors.is_empty() => {}
             Err(found) => errors.extend(found),
         },
@@ -127,7 +128,7 @@ pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<CatalogueWarning>
     Err(errors)
 }
 
-/// Joins errors to one error with a line for each.
+/// Joins errors to one error with one line for each of them.
 pub(super) fn config_error(errors: &[FileError]) -> StartError {
     let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
     StartError::Configuration(lines.join("\n"))
@@ -158,8 +159,8 @@ pub(crate) fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     Ok(files)
 }
 
-/// Returns the paths of all files besides weir.toml that affect models and providers, whether they exist or not: provider files
-/// and their folder, the price list, and secrets.
+/// Returns the paths of all files except weir.toml that affect models and providers: provider files and their folder, the price
+/// list, and secrets. The files need not exist.
 pub(crate) fn files(config: &Config) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
     if let Some(folder) = &config.rules.folder {
@@ -227,7 +228,7 @@ const PRICE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Reads the price lists of `[prices]`: the shipped list and the operator's own file.
 ///
 /// # Errors
-/// Contains all errors of the lists.
+/// All errors in the lists.
 pub(crate) fn price_list(config: &Config) -> Result<PriceList, Vec<FileError>> {
     let list = if config.prices.shipped {
         PriceList::shipped()?

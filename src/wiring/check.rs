@@ -22,7 +22,7 @@ use crate::{
     wiring::{StartError, catalogue, client_runtime, log_sinks, money, parts, print_result, store, tls},
 };
 
-/// What `weir check` found in a configuration without mistakes.
+/// The findings of `weir check` in a configuration without mistakes.
 struct CheckedConfig {
     providers: usize,
     on: usize,
@@ -30,9 +30,10 @@ struct CheckedConfig {
     translations: Vec<ModelTranslations>,
     certificates: tls::Identities,
     warnings: Vec<String>,
-    /// What was asked of the store; `None` without `--store`.
+    /// The result of connecting to the store, as a phrase for the output. `None` without `--store`.
     store: Option<&'static str>,
-    /// The providers that are off; printed last, since most operators have keys of only a few.
+    /// The line that names the providers that are off. It is printed last, because most operators have keys of only a few
+    /// providers. `None` if every provider is on.
     off: Option<String>,
 }
 
@@ -41,8 +42,8 @@ struct ModelTranslations {
     /// The model's public name.
     model: String,
     mode: TranslationMode,
-    /// Each protocol of clients with the provider's protocol to which requests are translated; empty if the model's providers speak
-    /// every protocol in which it is served.
+    /// Pairs of a client's protocol and the provider's protocol to which its requests are translated. Empty if the model's
+    /// providers support every protocol in which the model is served.
     pairs: BTreeSet<(Protocol, UpstreamProtocol)>,
 }
 
@@ -89,7 +90,7 @@ impl ModelTranslations {
     }
 }
 
-/// Returns the translations of each model that has a provider which is on.
+/// Returns the translations of each model that has an enabled provider.
 fn translations(catalogue: &Catalogue) -> Vec<ModelTranslations> {
     catalogue
         .served_models()
@@ -129,7 +130,7 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
     }
 }
 
-/// Reads everything that the configuration names. Returns `None` if there is a mistake.
+/// Reads everything that the configuration names, and adds each mistake to `errors`. Returns `None` if there is a mistake.
 fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<CheckedConfig> {
     let places = &config.catalogue.places;
     if let Some(ca_file) = &config.upstream.ca_file
@@ -258,7 +259,7 @@ fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) ->
     )
 }
 
-/// Formats a number with its noun, in singular or plural.
+/// Formats a number with a noun in the singular or plural, such as `2 models`.
 fn with_noun(number: usize, noun: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{s}")
@@ -335,7 +336,7 @@ fn log_faults(config: &Config) -> Vec<FileError> {
     secrets.chain(ca_files).collect()
 }
 
-/// Returns a warning for each section whose settings have no effect, because another setting does not choose it.
+/// Returns a warning for each section that has no effect, because another setting does not select it.
 fn unused_sections(config: &Config) -> impl Iterator<Item = String> {
     let is_set = |section: &str| {
         let mut settings = config.catalogue.places.lines.keys();
@@ -362,7 +363,7 @@ fn unused_sections(config: &Config) -> impl Iterator<Item = String> {
     warnings.map(|(_, warning)| warning.to_owned())
 }
 
-/// Returns why a secret cannot be read, and what to do. `None` if it can be read.
+/// Returns why a secret cannot be read, and what the operator can do. `None` if the secret can be read.
 pub(super) fn secret_fault(reference: &SecretRef) -> Option<String> {
     match secret_source::read(reference) {
         Ok(Some(_)) => None,
@@ -389,7 +390,7 @@ fn open_redis(redis: &RedisConfig) -> Result<RedisStore, StartError> {
 /// Connects to the store and returns advice for the operator.
 ///
 /// # Errors
-/// The store cannot be reached, or weir does not use its servers because of their settings.
+/// The store cannot be reached, or its servers have settings that weir does not accept.
 pub(super) fn store_advice(config: &Config) -> Result<Vec<String>, StartError> {
     let StoreConfig::Redis(redis) = &config.store else {
         return Ok(Vec::new());
@@ -417,7 +418,7 @@ async fn read_advice(store: &RedisStore, homes: Result<NodeLogHomes, StartError>
         return Err(StartError::failed("cannot use the store", trouble.details.join("; ")));
     }
     let mut said = trouble.details;
-    // The details already say which rights are missing and what was evicted, so these two warnings are left out.
+    // The details already name the missing rights and the evicted data, so the two general warnings about them are left out.
     let warnings = store.warnings().into_iter();
     let general = warnings.filter(|warning| !matches!(warning, StoreWarning::MissingRights | StoreWarning::Evicted));
     said.extend(general.map(|warning| warning.advice().to_owned()));
@@ -427,7 +428,7 @@ async fn read_advice(store: &RedisStore, homes: Result<NodeLogHomes, StartError>
     said.extend(store.advice().await.into_iter().map(str::to_owned));
     match homes {
         Ok(homes) => {
-            // A store that is not set up has no nodes, and was reported above.
+            // A store that is not set up has no nodes. The missing setup was reported above.
             let nodes = store.log_homes().await.unwrap_or_default();
             said.extend(homes.warning("this configuration", &nodes));
         }

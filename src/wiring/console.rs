@@ -44,7 +44,7 @@ use crate::{
     },
 };
 
-/// How long a result of searching for this node's problems is reused, for all users of the console.
+/// The time for which the list of this node's problems is reused for all users of the console.
 const TROUBLES_FRESH: Duration = Duration::from_secs(1);
 
 /// Lets the admin API issue links that open the console, if the console is configured. Returns the API and the links.
@@ -56,7 +56,7 @@ pub(super) fn with_links(state: Admin, parts: &NodeParts) -> (Admin, Option<Arc<
     (state.with_console(Arc::clone(&links) as _), Some(links))
 }
 
-/// Builds the portal. `None` if it is off. `openid` is the provider at which users sign in who get a key by the template.
+/// Builds the portal. `None` if it is off. Users who sign in at the provider `openid` get a key by the template.
 pub(super) fn portal(parts: &NodeParts, state: &Admin, openid: Option<OpenId>) -> Option<Arc<Portal>> {
     let config = &parts.config;
     let people = config.sign_in.template.clone().zip(openid);
@@ -86,7 +86,7 @@ pub(super) fn portal(parts: &NodeParts, state: &Admin, openid: Option<OpenId>) -
 /// Builds the client of the OpenID provider. `None` if none is configured.
 ///
 /// # Errors
-/// The client's secret is missing, or there are no CA certificates to verify the provider with.
+/// The client secret is missing, or there are no CA certificates to verify the provider's certificate.
 pub(super) fn openid(parts: &NodeParts) -> Result<Option<OpenId>, StartError> {
     let Some(config) = &parts.config.console.openid else {
         return Ok(None);
@@ -110,7 +110,7 @@ pub(super) fn openid(parts: &NodeParts) -> Result<Option<OpenId>, StartError> {
 /// Builds the client of Prometheus. `None` if its URL is not configured.
 ///
 /// # Errors
-/// There are no CA certificates to verify Prometheus with.
+/// There are no CA certificates to verify Prometheus' certificate.
 pub(super) fn alerts(parts: &NodeParts) -> Result<Option<Alerts>, StartError> {
     let Some(url) = &parts.config.console.prometheus_url else {
         return Ok(None);
@@ -120,14 +120,15 @@ pub(super) fn alerts(parts: &NodeParts) -> Result<Option<Alerts>, StartError> {
     alerts.map(Some)
 }
 
-/// Returns the content of the file with CA certificates that are trusted in addition to the platform's. `None` if it is not
-/// configured.
+/// Returns the content of the configured file of CA certificates, which are trusted in addition to the platform's. `None` if no
+/// file is configured.
 fn authorities(parts: &NodeParts) -> Result<Option<Vec<u8>>, StartError> {
     let file = parts.config.upstream.ca_file.as_deref();
     file.map(|path| pem("[upstream] ca_file", path)).transpose()
 }
 
-/// Builds the service of the console, with the receiver of its address. `None` if the console is not configured.
+/// Builds the service of the console, and returns it with the receiver of the console's address. `None` if the console is not
+/// configured.
 pub(super) fn service(
     parts: &NodeParts,
     state: Admin,
@@ -195,7 +196,8 @@ struct NodeConsoleSource {
     attention: Arc<AttentionMonitor>,
     alerts: Option<Alerts>,
     gateway: LinkAddress,
-    /// The problems that were found by the most recent search, with its time. Searching runs all samplers of metrics.
+    /// The problems found by the most recent search, and the time of that search. They are cached because a search runs all
+    /// samplers of metrics.
     troubles: Mutex<Option<(Instant, Vec<String>)>>,
 }
 
@@ -243,7 +245,7 @@ impl ConsoleSource for NodeConsoleSource {
 
     fn rule_files(&self) -> Vec<RuleFile> {
         let config: Arc<Config> = Arc::clone(&self.live.get().config);
-        // Files that cannot be read are left out here. The reload and `weir check` report them.
+        // An error in reading the files is ignored here, because the reload and `weir check` report it.
         catalogue::rule_files(&config).unwrap_or_default()
     }
 
@@ -252,8 +254,8 @@ impl ConsoleSource for NodeConsoleSource {
     }
 }
 
-/// Reads the most recent rows of a key for the API path `/web/v1/me`. Like the portal, it calls this process's admin API as the
-/// key's owner.
+/// Reads a key's most recent rows for the API path `/web/v1/me`. It calls this process's admin API as the key's owner, as the
+/// portal does.
 pub(super) struct OwnerLogRows(Admin);
 
 impl OwnerLogRows {

@@ -1,5 +1,5 @@
-//! `weir demo`: a complete gateway on this machine that needs no installation and leaves nothing behind. Also
-//! `weir sample-provider`.
+//! Runs `weir demo`, a complete gateway on this machine that needs no installation and leaves no files, and `weir
+//! sample-provider`.
 
 use std::{fmt::Write as _, fs, io::Write as _, net::SocketAddr, path::Path, sync::Arc};
 
@@ -79,8 +79,8 @@ pub(super) fn run_demo(args: &DemoArgs) -> Result<(), StartError> {
 /// The model whose provider has only `chat/completions`, so that all requests for it are translated.
 const TRANSLATED_MODEL: &str = "sample-chat";
 
-/// Writes and loads a configuration with the shipped provider files and one for [`TRANSLATED_MODEL`]. The sample provider is the
-/// address of every provider.
+/// Writes and loads a configuration with the shipped provider files and a file for [`TRANSLATED_MODEL`]. All providers have the
+/// address of the sample provider.
 fn demo_config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Config, StartError> {
     let secret = folder.join("provider-secret");
     let mut text = format!(
@@ -185,7 +185,7 @@ fn json_line(addresses: &Addresses, key: &ServiceKey) -> String {
     .to_string()
 }
 
-/// Returns the model for the example of a protocol. Empty if no served model has the protocol.
+/// Returns the name of the model for a protocol's example. Empty if no model is served in the protocol.
 fn example(catalogue: &Catalogue, protocol: Protocol) -> String {
     let examples = Examples::new(catalogue, |_| false, None);
     examples.model_for(protocol).unwrap_or_default().to_owned()

@@ -1,5 +1,5 @@
-//! The listeners for clients as Pingora services that report their address: those of the gateway, the public stability service
-//! and the console, and the one that redirects from plain HTTP to HTTPS.
+//! The listeners for clients as Pingora services that report their addresses: the listeners of the gateway, the public stability
+//! service and the console, and the listener that redirects from plain HTTP to HTTPS.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -35,11 +35,11 @@ use crate::{
     },
 };
 
-/// A listener for clients. It is built before the server runs, so that errors in the configuration are found before that.
+/// A listener for clients. It is built before the server runs, so errors in the configuration are found before requests arrive.
 pub(crate) struct FrontService<H> {
     name: &'static str,
     listen: SocketAddr,
-    /// The listening socket of the service. `None` if it uses the one in Pingora's table.
+    /// The listening socket of the service. `None` if the service uses the socket in Pingora's table.
     socket: Option<TcpListener>,
     /// Whether the service's thread has low priority.
     gives_way: bool,
@@ -49,8 +49,8 @@ pub(crate) struct FrontService<H> {
     bound: watch::Sender<BoundAddress>,
 }
 
-/// Builds the gateway's workers, with the receiver of their address. Each worker has a thread with its own scheduler and its own
-/// connections to providers, so that events of one thread never wake another one.
+/// Builds the gateway's workers, and returns them with the receiver of their address. Each worker has its own thread, scheduler
+/// and connections to providers, so events of one thread never wake another thread.
 ///
 /// # Errors
 /// No file descriptors are left.
@@ -91,7 +91,7 @@ pub(super) fn gateway(
     Ok((workers, bound))
 }
 
-/// Builds the listener of the public stability service, with the receiver of its address.
+/// Builds the listener of the public stability service, and returns it with the receiver of its address.
 pub(super) fn stability(
     parts: &NodeParts,
     listeners: &ListeningSockets,
@@ -116,8 +116,8 @@ pub(super) fn stability(
     (service, bound)
 }
 
-/// Builds the listener that redirects to HTTPS, with the receiver of its address. `None` if it is not configured. It redirects to
-/// the address of `gateway`.
+/// Builds the listener that redirects to the HTTPS address of `gateway`, and returns it with the receiver of its own address.
+/// `None` if the redirect is not configured.
 pub(super) fn redirect(
     parts: &NodeParts,
     gateway: watch::Receiver<BoundAddress>,
@@ -144,7 +144,7 @@ pub(super) fn redirect(
     Some((service, bound))
 }
 
-/// Builds the listener of the console, with the receiver of its address.
+/// Builds the listener of the console, and returns it with the receiver of its address.
 pub(super) fn console(
     parts: &NodeParts,
     listen: SocketAddr,
@@ -167,8 +167,8 @@ pub(super) fn console(
     (service, bound)
 }
 
-/// A function that creates the connection permits of a listener from their number, the maximum for one client, and the networks
-/// that are exempt from that maximum.
+/// A function that creates a listener's connection permits. Its parameters are the number of permits, the maximum for one client
+/// address, and the networks that are exempt from that maximum.
 type MakeSlots = fn(usize, usize, Vec<IpNet>) -> Arc<ConnectionPermits>;
 
 /// The state that all workers of one listener share.
@@ -181,7 +181,7 @@ struct FrontParts {
 }
 
 impl FrontParts {
-    /// Creates the state. `places` creates the `connections_max` connection permits of the listener.
+    /// Creates the state of a listener with `connections_max` connection permits, which `places` creates.
     fn new(
         name: &'static str,
         (places, connections_max): (MakeSlots, usize),
@@ -245,7 +245,7 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
         let is_first = self.socket.is_none();
         let fds = fds.filter(|_| is_first).unwrap_or_else(|| Arc::new(Fds::new().into()));
         if let Some(socket) = self.socket.take() {
-            // From here on, Pingora's table owns the descriptor.
+            // Pingora's table owns the descriptor from now on.
             fds.lock().add(self.listen.to_string(), socket.into_raw_fd());
         }
         let address = match bind_or_inherit(self.listen, &fds) {
@@ -257,7 +257,7 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
                 return;
             }
         };
-        // No read buffer is used, because bytes are processed as they are read, and a buffer for each idle connection would take
+        // The connection has no read buffer: bytes are processed as they are read, and buffers of idle connections would waste
         // memory.
         let buffers = L4BufferSettings::default().read(0);
         self.service

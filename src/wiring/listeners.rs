@@ -1,5 +1,5 @@
-//! The listening TCP sockets of this process. A socket is new, or comes from a service manager (sd_listen_fds(3)) or from the
-//! predecessor. weir retains its own handles of the sockets, so that it can pass them to its successor.
+//! The listening TCP sockets of this process. A socket is opened by this process, or received from a service manager
+//! (sd_listen_fds(3)) or from the predecessor. weir retains its own handles of the sockets, to pass them to its successor.
 
 use std::{
     io::ErrorKind,
@@ -61,14 +61,14 @@ pub(super) fn configured_listeners(config: &Config) -> Vec<RequestedListener> {
         .collect()
 }
 
-/// A socket of the predecessor, with the name and the address of its listener there.
+/// A socket of the predecessor, with the name and the address that its listener has in the predecessor.
 pub(super) struct InheritedSocket {
     pub(super) name: String,
     pub(super) at: SocketAddr,
     pub(super) socket: TcpListener,
 }
 
-/// Builds the error for a listener whose address cannot be used. Its message includes advice for the operator.
+/// Builds the error for a listener whose address cannot be used. The message advises the operator what to change.
 fn unusable_address(listener: &RequestedListener, error: &std::io::Error) -> StartError {
     let advice = match error.kind() {
         ErrorKind::PermissionDenied => {
@@ -88,8 +88,8 @@ pub(super) struct ListeningSockets {
 }
 
 impl ListeningSockets {
-    /// Opens a socket for each listener. Uses a socket that was handed over if there is one for the listener. Closes handed-over
-    /// sockets without a listener. Must be called inside a Tokio runtime.
+    /// Opens a socket for each listener, or uses the socket that was handed over for it. Closes handed-over sockets that have no
+    /// listener. Must be called inside a Tokio runtime.
     ///
     /// # Errors
     /// An address cannot be used.
@@ -138,7 +138,8 @@ impl ListeningSockets {
             .map_err(|error| StartError::failed("cannot duplicate a listening socket", error))
     }
 
-    /// Adds services to the server. They find these sockets in Pingora's table, where it has the sockets of an upgrade.
+    /// Adds services to the server. The services find these sockets in Pingora's table, in which Pingora stores the sockets of
+    /// its own upgrades.
     ///
     /// # Errors
     /// No file descriptors are left.
@@ -171,14 +172,14 @@ impl ListeningSockets {
         twins.collect()
     }
 
-    /// Closes the handles in this value. New connections are then refused, unless another process has the sockets too. Services
-    /// close their own handles.
+    /// Closes these handles. Services close their own handles. When all are closed, new connections are refused, unless another
+    /// process also has the sockets.
     pub(super) fn close(&self) {
         self.open.lock().clear();
     }
 }
 
-/// A service that puts sockets into Pingora's table, where other services look for theirs.
+/// A service that puts sockets into Pingora's table, where other services look up their sockets.
 struct SocketTable(Vec<(SocketAddr, TcpListener)>);
 
 #[async_trait]
@@ -210,8 +211,8 @@ impl ServiceWithDependents for SocketTable {
 }
 
 /// Takes the sockets that a service manager has passed to this process. `listeners` are the addresses of all configured
-/// listeners. With such sockets, a port below 1024 needs no capability, and no connection is refused while weir restarts. Must be
-/// called before other threads read the environment, because it removes the variables.
+/// listeners. With these sockets, a port below 1024 needs no capability, and no connection is refused while weir restarts. Must
+/// be called before other threads read the environment, because it removes the service manager's variables.
 ///
 /// # Errors
 /// A socket has the wrong type, or no listener is configured for its address.
@@ -331,8 +332,8 @@ async fn wait_for_address(mut watch: watch::Receiver<BoundAddress>) -> Result<Bo
     }
 }
 
-/// Returns the name by which this program was called, quoted for a shell. It can be called by this name whether or not it is in
-/// `PATH`.
+/// Returns the name with which this program was called, quoted for a shell. A user can call the program again with this name,
+/// even if the program is not in `PATH`.
 pub(super) fn program() -> String {
     let called = std::env::args_os().next().filter(|called| !called.is_empty());
     let called = called.map_or_else(|| "weir".to_owned(), |called| called.to_string_lossy().into_owned());
@@ -343,7 +344,7 @@ pub(super) fn program() -> String {
     }
 }
 
-/// The message of a start: the address for clients, and the next commands where there is no account yet.
+/// Returns the message of a successful start: the address for clients, and the next commands if there is no account yet.
 pub(super) fn ready_text(addresses: &Addresses, tls: bool, conf: &Path, is_first: bool) -> String {
     let scheme = if tls { "https" } else { "http" };
     let ready = format!("ready at {scheme}://{}", addresses.gateway);

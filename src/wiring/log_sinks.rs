@@ -1,5 +1,5 @@
-//! Opens the sinks of the consumption log, which are the log backend and the billing events, and feeds them from the journals.
-//! Also finds nodes that share a store and keep the log in different places.
+//! Opens the sinks of the consumption log (the log backend and the billing events), and feeds them from the journals. Also finds
+//! nodes that share a store but have different log backends.
 
 use std::{io::Write, path::Path, sync::Arc, time::Duration};
 
@@ -49,18 +49,18 @@ use crate::{
 #[derive(Clone, Default)]
 pub(crate) struct LogSinks {
     sinks: Vec<(Arc<dyn Sink>, Arc<SinkStats>)>,
-    /// The log backend. `None` if it is the store, which is not a sink.
+    /// The log backend. `None` if the store is the log backend, because the store is not a sink.
     home: Option<FedLog>,
     lanes: Arc<OpenLanes>,
 }
 
-/// A log backend, before it is known whether it is the current or the former one.
+/// A log backend, either the current or the former one.
 enum AnyLogBackend {
     Fed(Arc<dyn FedLogBackend>),
     Store(Arc<StoreLog>),
 }
 
-/// The warning about what it costs to store the log in Redis. A row was measured to take 510 to 625 bytes of Redis' memory.
+/// The warning about the memory that the log takes in Redis. By measurement, a row takes 510 to 625 bytes.
 const STAYS_IN_REDIS: &str = "the log is kept in Redis, where a million rows take 0.5 to 0.6 GB of memory and stay for 180 days: a \
     hundred thousand requests a day come to 10 GB. Set `[log] home` to \"postgres\", to \"files\" in a folder or bucket that all nodes \
     share, or to \"store\" to keep it there; see docs/log.md";
@@ -70,7 +70,7 @@ const NO_LISTS: &str = "the embedded store cannot store rows of the log: set `[l
     \"store\" in `[log] former_home`";
 
 impl LogSinks {
-    /// Opens the configured sinks and log backends. `lists` are the lists of rows of the store; `None` if it has none.
+    /// Opens the configured sinks and log backends. `lists` are the store's lists of rows; `None` if the store has none.
     pub(super) fn open(
         config: &Config,
         (ledger, lists): (Arc<dyn LedgerStore>, Option<Arc<dyn LogLists>>),
@@ -115,7 +115,8 @@ impl LogSinks {
         Ok((opened, homes))
     }
 
-    /// Returns futures that each feed one sink with the rows of a journal until `stopped` turns true. The caller must spawn them.
+    /// Returns one future for each sink, which feeds the sink with the rows of a journal until `stopped` turns true. The caller
+    /// must spawn the futures.
     pub(super) fn feeds(
         &self,
         journal: &Arc<Journal>,
@@ -131,8 +132,8 @@ impl LogSinks {
         })
     }
 
-    /// Makes rows reach the log backend soon, from now on. Called when another process serves, whose readers do not see this
-    /// process's tails.
+    /// From now on, passes rows to the log backend without delay. Called when another process serves, because readers of the log
+    /// in that process do not see this process's tails.
     pub(super) fn hurry(&self) {
         if let Some(home) = &self.home {
             home.tails.hurry();
@@ -156,14 +157,14 @@ impl LogSinks {
     }
 }
 
-/// Returns a warning about the choice of the log backend. `None` if there is nothing to warn of.
+/// Returns a warning about the choice of the log backend. `None` if the choice needs no warning.
 pub(super) fn warning(config: &Config) -> Option<&'static str> {
     let is_redis = matches!(config.store, StoreConfig::Redis(_));
     let stays = is_redis && config.log.home == LogBackendConfig::Store && config.log.named_home.is_none();
     stays.then_some(STAYS_IN_REDIS)
 }
 
-/// The name of the folder, in the journal's folder, that has the watermarks of the receiver of billing events.
+/// The name of the subfolder of the journal's folder that contains the watermarks of the receiver of billing events.
 const EVENTS_FOLDER: &str = "events";
 
 /// Creates the sink that posts billing events, without connecting.
@@ -190,8 +191,8 @@ pub(super) fn open_events(events: &LogEventsConfig, config: &Config) -> Result<A
     Ok(Arc::new(events))
 }
 
-/// The interval at which files of past days are merged and old files are removed. Files of today are also merged as soon as there
-/// are many.
+/// The interval at which files of past days are merged and old files are removed. Files of the current day are also merged as
+/// soon as there are many.
 const UPKEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// Opens the log files in a folder or a bucket, without connecting to the bucket.
@@ -291,7 +292,7 @@ fn print_init(
     print_result(written)
 }
 
-/// Creates the log backend in Postgres without connecting, so that weir starts while the database is unreachable.
+/// Creates the log backend in Postgres. Does not connect, so weir can start while the database is unreachable.
 pub(super) fn open_postgres(
     config: &LogPostgresConfig,
     background: &Runtime,
@@ -322,7 +323,7 @@ pub(super) fn postgres_settings(config: &LogPostgresConfig, url: &SecretRef) -> 
     })
 }
 
-/// Reads a secret that must exist. `key` names the setting in errors.
+/// Reads a secret that must exist. `key` is the name of the setting in error messages.
 pub(super) fn secret(key: &str, reference: &SecretRef) -> Result<Secret, StartError> {
     match secret_source::read(reference) {
         Ok(Some(secret)) => Ok(secret),
@@ -334,13 +335,13 @@ pub(super) fn secret(key: &str, reference: &SecretRef) -> Result<Secret, StartEr
     }
 }
 
-/// Reads a PEM file with certificates. `key` names the setting in errors.
+/// Reads a PEM file with certificates. `key` is the name of the setting in error messages.
 pub(super) fn pem(key: &str, path: &Path) -> Result<Vec<u8>, StartError> {
     std::fs::read(path)
         .map_err(|error| StartError::Configuration(format!("{key}: cannot read {}: {error}", path.display())))
 }
 
-/// How often a node records its log backend in the store: a third of the time for which the record is valid.
+/// The interval at which a node records its log backend in the store. It is a third of the time for which the record is valid.
 const RECORD_EVERY: Duration = Duration::from_secs(10);
 /// The pause after a failed attempt to record the log backend.
 const RETRY: Duration = Duration::from_secs(1);
@@ -374,7 +375,7 @@ pub(super) fn configured_homes(config: &Config) -> Result<NodeLogHomes, StartErr
 
 fn mark(home: &LogBackendConfig) -> Result<LogHomeMark, StartError> {
     Ok(match home {
-        // All nodes of a Redis have the same.
+        // All nodes that use the same Redis have this mark.
         LogBackendConfig::Store => LogHomeMark::new("store", ""),
         LogBackendConfig::Files(files) => match &files.bucket {
             Some(bucket) => {
@@ -390,7 +391,8 @@ fn mark(home: &LogBackendConfig) -> Result<LogHomeMark, StartError> {
     })
 }
 
-/// Records this node's log backend, and warns once of each change in the set of nodes with another one, until `stopped` turns true.
+/// Records this node's log backend until `stopped` turns true. Logs a warning whenever the set of nodes with another log backend
+/// changes.
 async fn record_and_compare(
     store: Arc<RedisStore>,
     node: NodeId,

@@ -33,7 +33,8 @@ use crate::{
     },
 };
 
-/// The time in which the last steps may still reach the store when the process ends. Steps that do not are in the journal.
+/// The maximum time that an ending process waits for the store to apply the last steps. Steps that the store has not applied by
+/// then remain in the journal.
 const LAST_SETTLEMENTS_WAIT: Duration = Duration::from_secs(2);
 
 /// The parts of the process that deal with money.
@@ -50,10 +51,10 @@ pub(crate) struct MoneyParts {
     sinks: LogSinks,
     grace: GraceLimits,
     journal_folder: PathBuf,
-    /// The task of billing. It ends after the last checkpoint, once `stop` has turned true.
+    /// The background task of billing. When `stop` turns true, it writes the last checkpoint and ends.
     billing_task: JoinHandle<()>,
-    /// The tasks that feed the sinks from this process's journal. Once `stop` has turned true, they hand over what sinks accept
-    /// at once, and end.
+    /// The tasks that feed the sinks from this process's journal. When `stop` turns true, they pass on the rows that the sinks
+    /// accept at once, and end.
     feeds: Vec<JoinHandle<()>>,
 }
 
@@ -70,8 +71,7 @@ pub(crate) struct MoneyStores {
 }
 
 impl MoneyParts {
-    /// Charges the requests that earlier processes have left open in their journals, builds the parts and starts their background
-    /// tasks.
+    /// Charges the open requests in the journals of earlier processes, builds the parts, and starts their background tasks.
     pub(crate) fn build(
         config: &Config,
         stores: MoneyStores,
@@ -177,13 +177,13 @@ impl MoneyParts {
         });
     }
 
-    /// Makes rows of the log reach the log backend soon, because this process gets no further requests.
+    /// From now on, passes rows to the log backend without delay, because this process gets no further requests.
     pub(crate) fn hurry(&self) {
         self.sinks.hurry();
     }
 
-    /// Waits until the store has the last steps, at most [`LAST_SETTLEMENTS_WAIT`]. Must be called before the background tasks
-    /// stop.
+    /// Waits until the store has applied the last steps, but at most for [`LAST_SETTLEMENTS_WAIT`]. Must be called before the
+    /// background tasks stop.
     pub(crate) async fn settle(&self) {
         let drained = join(self.journal.wait_until_acknowledged(), self.left.drained());
         if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, drained).await.is_err() {
@@ -230,8 +230,8 @@ fn copy_billing_figures(of: &metrics::MoneyMetrics, billing: &Billing, grace: Gr
     of.accounts_low.set(billing.low_accounts());
 }
 
-/// Starts the task that writes an embedded ledger's file and reports to the journals which steps the file has. Returns once the
-/// ledger has applied the steps in the journals that its file lacked. Does nothing with Redis.
+/// Starts the task that writes an embedded ledger's file and reports to the journals which steps the file contains. Before it
+/// returns, the ledger applies the steps in the journals that its file lacks. Does nothing if the ledger is in Redis.
 fn start_write_behind(
     engine: &LedgerEngine,
     left: &Arc<OrphanedJournals>,
@@ -254,15 +254,15 @@ fn journal_failed(error: JournalError) -> StartError {
     StartError::failed("cannot use the journal", error)
 }
 
-/// Returns the number of free bytes on the disk of a folder, as far as a process without privileges can use them. `None` if it
-/// cannot be read.
+/// Returns the number of free bytes on a folder's disk that a process without privileges can use. `None` if the number cannot be
+/// read.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// Returns the limits of leases. `None` if leases are switched off, or with an embedded ledger: calling that needs no network, so
-/// it grants no leases.
+/// Returns the limits of leases. `None` if leases are switched off or the ledger is embedded. An embedded ledger grants no
+/// leases, because calls to it need no network.
 fn lease_limits(config: &Config, engine: &LedgerEngine) -> Option<LeaseLimits> {
     let is_lent = matches!(engine, LedgerEngine::Redis(_)) && config.leases.enabled;
     is_lent.then_some(LeaseLimits {

@@ -1,5 +1,5 @@
-//! Settles orphaned journals, whose processes have ended: charges their open requests, settles their steps (again if the store
-//! has lost writes), and publishes their counts.
+//! Settles orphaned journals, whose processes have ended: charges their open requests, settles their steps, and publishes their
+//! counts. If the store has lost writes, the steps are settled again.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -26,11 +26,11 @@ use crate::{
     wiring::log_sinks::LogSinks,
 };
 
-/// The intervals of searching for orphaned journals. The first applies while another process has a journal in the same folder,
-/// the second otherwise.
+/// The interval of the search for orphaned journals while another process has a journal in the same folder. Otherwise,
+/// `LOOK_EVERY_ALONE` applies.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY_ALONE: Duration = Duration::from_secs(5);
-/// The timeout for each task of a journal to end.
+/// The timeout for the end of each of a journal's tasks.
 const END_WAIT: Duration = Duration::from_secs(2);
 
 /// The orphaned journals that this process has open, and the search for further ones.
@@ -125,8 +125,8 @@ impl OrphanedJournals {
                 tokio::task::spawn_blocking(move || (handle::open_orphaned(&settings, &mut refused), refused)).await;
             let Ok((found, refused_now)) = found else { return };
             refused = refused_now;
-            // Of the journals in use, one is this process's own and the others that it has open are orphaned. Any further one
-            // belongs to another process.
+            // This process has its own journal and the orphaned journals open. Any further journal in use belongs to another
+            // process.
             if found.in_use > self.open.lock().len() + 1 {
                 pause = LOOK_EVERY;
             }
@@ -165,7 +165,7 @@ impl OrphanedJournals {
         self.again.notify_one();
     }
 
-    /// Waits until the store has all steps that these journals have now.
+    /// Waits until the store has applied all steps that are in these journals now.
     pub(super) async fn drained(&self) {
         for journal in self.journals() {
             journal.wait_until_acknowledged().await;
@@ -180,7 +180,7 @@ impl OrphanedJournals {
 }
 
 /// Records which steps of the journals the ledger has applied. The returned closure reports to the journals that the store's file
-/// has these steps. A journal that has recorded more applied steps than the ledger has is left out: its settlement has not read
+/// contains these steps. Leaves out a journal that has recorded more applied steps than the ledger: its settlement has not read
 /// the ledger's watermark yet.
 pub(super) fn record_applied(journals: Vec<Arc<Journal>>, books: &AccountTable) -> impl FnOnce() + use<> {
     let known = journals.into_iter().filter_map(|journal| {
@@ -206,7 +206,7 @@ mod tests {
         store::embedded::ledger::EmbeddedLedger,
     };
 
-    /// Returns the number of bytes of the journal that the store is not known to have written.
+    /// Returns the number of bytes in the journal that the store has not confirmed as written.
     fn unwritten(journal: &Journal) -> u64 {
         journal.sink_lag_bytes(JournalSink::EMBEDDED_STORE.name)
     }

@@ -54,18 +54,18 @@ pub(crate) struct NodeParts {
     pub config: Arc<Config>,
     /// The current config snapshot, which a reload replaces.
     pub live: Arc<CurrentConfig>,
-    /// The switches by which operators have switched providers off.
+    /// The switches with which operators turn providers off and on.
     pub switches: Arc<ProviderSwitches>,
     pub store: Arc<dyn KeyStore>,
     /// The sessions of users of the console and the portal.
     pub web_sessions: Arc<dyn WebSessionStore>,
-    /// Backs up the complete store. `None` if this process does not own the store.
+    /// Reads the complete store for a backup. `None` if this process does not own the store.
     pub archive: Option<Arc<dyn Archive>>,
     /// The current and the former log backend.
     pub log_homes: AdminLogBackends,
     /// The provider and the credential of each state at a provider.
     pub sessions: Arc<StateRegistry>,
-    /// The task that writes provider states. It ends when all are written, once `stop` has turned true.
+    /// The task that writes provider states. When `stop` turns true, it writes all remaining states and ends.
     pub session_task: JoinHandle<()>,
     /// The sign-ins of agents. `None` if agents cannot sign in.
     pub sign_ins: Option<Arc<AgentSignIns>>,
@@ -78,17 +78,17 @@ pub(crate) struct NodeParts {
     pub tls: Arc<tls::TlsListeners>,
     /// The metrics and the access log.
     pub sinks: Arc<RequestReporters>,
-    /// Watches this node for facts that need an operator's attention. `None` if there is no console to display them.
+    /// Watches this node for problems that need an operator's attention. `None` if there is no console to display them.
     pub attention: Option<Arc<AttentionMonitor>>,
-    /// Counts running requests and open connections, for the end of the process.
+    /// Counts running requests and open connections, so that the process can wait for them before it ends.
     pub drain: Drain,
     /// The time limits of running attempts.
     deadlines: Deadlines,
-    /// Bounds the memory for request bodies and the threads that work on them.
+    /// Limits the memory for request bodies and the number of threads that process them.
     pub bodies: BodyResources,
-    /// The conversations of the clients' sockets.
+    /// The conversations on clients' WebSocket connections.
     conversations: Arc<Conversations>,
-    /// Bounds the memory for incomplete heads of requests, of all listeners together.
+    /// Limits the memory that incomplete request heads take on all listeners together.
     pub heads: HeadBudget,
     /// The parts that deal with money: billing, journal and settlement.
     pub money: MoneyParts,
@@ -96,7 +96,7 @@ pub(crate) struct NodeParts {
     pub stability: StabilityParts,
     /// The public stability service.
     pub public: Arc<PublicService>,
-    /// The task of the key cache. It ends when the last uses of keys are written, once `stop` has turned true.
+    /// The background task of the key cache. When `stop` turns true, it writes the last uses of keys and ends.
     pub cache_task: JoinHandle<()>,
     /// Triggers a reload of the configuration.
     pub reload: ReloadTrigger,
@@ -105,8 +105,8 @@ pub(crate) struct NodeParts {
 }
 
 impl NodeParts {
-    /// Opens the store, builds the parts on it and starts their background tasks. `carried` is the predecessor's state that no
-    /// file has.
+    /// Opens the store, builds the parts that use it, and starts their background tasks. `carried` is the part of the
+    /// predecessor's state that is in no file.
     pub(crate) fn open(
         prepared: PreparedStart,
         carried: HandoverState,
@@ -184,8 +184,8 @@ impl NodeParts {
         Ok(parts)
     }
 
-    /// Builds the gateway on these parts. `portal` is `None` if the portal is off. `last_rows` reads the rows that the API path
-    /// `/web/v1/me` returns.
+    /// Builds the gateway from these parts. `portal` is `None` if the portal is off. `last_rows` reads the rows for the API path
+    /// `/web/v1/me`.
     pub(crate) fn gateway(&self, portal: Option<Arc<Portal>>, last_rows: Arc<dyn LastRows>) -> Gateway {
         Gateway {
             live: Arc::clone(&self.live),
@@ -306,7 +306,7 @@ fn deadlines(drain: &Drain, background: &Runtime) -> Deadlines {
     deadlines
 }
 
-/// Watches for facts that need an operator's attention. `None` if there is no console to display them.
+/// Starts to watch for problems that need an operator's attention. `None` if there is no console to display them.
 fn attention(
     config: &Config,
     sinks: &RequestReporters,
@@ -344,7 +344,7 @@ pub(super) fn build_sign_ins(
     section.enabled.then(|| Arc::new(build()))
 }
 
-/// Reads what signed-in agents get. `None` if agents cannot sign in.
+/// Reads the data for answers to signed-in agents. `None` if agents cannot sign in.
 ///
 /// # Errors
 /// The file with settings for agents cannot be used.
@@ -363,13 +363,13 @@ pub(super) fn agent_settings(config: &Config) -> Result<Option<SignedInAgents>, 
     Ok(Some(SignedInAgents { settings }))
 }
 
-/// OpenID providers at which everybody has an account or can create one.
+/// OpenID providers at which anybody can create an account.
 const OPEN_TO_EVERYBODY: [&str; 14] = [
     "accounts.google.com",
     "login.microsoftonline.com/common/v2.0",
     "login.microsoftonline.com/consumers/v2.0",
     "login.microsoftonline.com/organizations/v2.0",
-    // The tenant that has personal accounts.
+    // The tenant of all personal Microsoft accounts.
     "login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0",
     "appleid.apple.com",
     "www.facebook.com",
@@ -382,7 +382,7 @@ const OPEN_TO_EVERYBODY: [&str; 14] = [
     "www.paypal.com",
 ];
 
-/// Returns a warning if everybody could get a key by the template. `None` otherwise.
+/// Returns a warning if the template would give a key to anybody who signs in. `None` otherwise.
 pub(super) fn template_warning(config: &Config) -> Option<String> {
     let template = config
         .sign_in

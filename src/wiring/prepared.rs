@@ -1,5 +1,5 @@
-//! Prepares everything that a start needs except the store. It is read, opened and warmed up before the store is opened, because
-//! during an upgrade requests wait while no process has the store open.
+//! Prepares everything that a start needs except the store. This happens before the store is opened, because during an upgrade
+//! requests wait while no process has the store open.
 
 use std::{path::Path, sync::Arc};
 
@@ -61,7 +61,7 @@ impl PreparedStart {
         let (stop, stopped) = watch::channel(false);
         let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), resolver_settings(&config)));
         background.spawn(Arc::clone(&resolver).run(stopped.clone()));
-        // The timeout of lookups limits this wait. Afterwards the first requests find addresses.
+        // The timeout of name lookups limits this wait. After it, the first requests find resolved addresses.
         background.block_on(resolver.first_pass());
         let pools = Arc::new(Pools::build(&catalogue, &resolver, None));
         background.block_on(pools.update());

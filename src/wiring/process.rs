@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::config::Config;
 
-/// Who owns the process that weir runs in. The owner handles signals, notifies the service manager and ends the process.
+/// The owner of the process that weir runs in. The owner handles signals, notifies the service manager and ends the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessOwner {
     /// weir owns the process: `weir serve` or `weir demo`.
@@ -23,10 +23,10 @@ pub(crate) enum ProcessOwner {
     Foreign,
 }
 
-/// The number of file descriptors that are reserved: for the process's own files, for the store, for the listeners of ops and
-/// admin, which must always respond, and for connections that were accepted and not counted yet.
+/// The number of reserved file descriptors. They are for the process's own files, the store, the ops and admin listeners (which
+/// must always respond), and connections that were accepted but not counted yet.
 const RESERVED: u64 = 200;
-/// The number of file descriptors that each gateway worker needs: for its scheduler, and for its handle of the listening socket.
+/// The number of file descriptors that each gateway worker needs for its scheduler and its handle of the listening socket.
 const PER_WORKER: u64 = 8;
 
 /// The number of file descriptors for one client connection with a running request: the connection itself, a connection to a
@@ -38,7 +38,7 @@ const REDIRECT_CONNECTIONS_MAX: usize = 64;
 /// The maximum number of concurrent connections to the operators' console.
 const CONSOLE_CONNECTIONS_MAX: usize = 256;
 
-/// The maximum number of each kind of connection. Together they fit into the process's limit of open files.
+/// The maximum number of each kind of connection. Together, the connections stay within the process's limit of open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
     /// The maximum number of client connections to the gateway.
@@ -56,7 +56,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Returns the configured maximums, or lower ones if the process cannot open so many files.
+    /// Returns the configured maximums, or lower ones if the process's limit of open files is too low for them.
     pub(super) fn share(config: &Config) -> Self {
         let wanted = Self {
             clients: config.connections.max,
@@ -112,17 +112,17 @@ pub(super) fn succeeded_by(pid: u32) {
     notify_manager(&[NotifyState::MainPid(pid), NotifyState::Ready]);
 }
 
-/// Notifies the service manager that the process stops within `time`. So `TimeoutStopSec=` need not be changed with
+/// Notifies the service manager that the process stops within `time`. Therefore `TimeoutStopSec=` need not be adjusted to
 /// `drain_seconds`.
 pub(super) fn stopping(time: Duration) {
     let extended = format!("EXTEND_TIMEOUT_USEC={}", time.as_micros());
     notify_manager(&[NotifyState::Stopping, NotifyState::Custom(&extended)]);
 }
 
-/// Notifies the service manager that background tasks still run, twice per `WatchdogSec=`. Returns at once if the service manager
-/// has no such setting, and otherwise when the successor is the main process.
+/// Notifies the service manager twice per `WatchdogSec=` that background tasks still run. Returns at once if `WatchdogSec=` is
+/// not set, otherwise when the successor is the main process.
 pub(super) async fn watchdog(mut handed_over: watch::Receiver<bool>) {
-    // The interval must not be zero.
+    // A timer's interval must not be zero.
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
         return;
     };
@@ -142,7 +142,7 @@ fn notify_manager(states: &[NotifyState<'_>]) {
     }
 }
 
-/// The phase of the process's life.
+/// The phase of the process's lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Serving,
@@ -154,14 +154,14 @@ pub(crate) enum Phase {
 
 /// Receivers that follow the phases of a Pingora server.
 pub(super) struct ServerPhases {
-    /// The phase of weir that follows from the server's, if the server's owner decides when it ends.
+    /// The phase of weir that results from the server's phase. Used if the server's owner decides when the server ends.
     pub(super) phase: watch::Receiver<Phase>,
     /// Turns true when the server has dropped everything that ran in it.
     pub(super) ended: watch::Receiver<bool>,
 }
 
 impl ServerPhases {
-    /// Follows the phases of a server until it ends. Runs on the runtime `on`.
+    /// Follows the phases of a server until the server ends, in a task on the runtime `on`.
     pub(super) fn follow(mut announced: Receiver<ExecutionPhase>, on: &Handle) -> Self {
         let (phase, ended) = (watch::Sender::new(Phase::Serving), watch::Sender::new(false));
         let this = Self {

@@ -1,5 +1,5 @@
 //! Reloads the configuration and all files that it names while weir runs: on request (SIGHUP), and when one of the files has
-//! changed. A reload takes effect as a whole. If anything is wrong, nothing changes, and the log says why.
+//! changed. A reload is applied completely or not at all. If anything is invalid, nothing changes, and the reason is logged.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,10 +26,10 @@ use crate::{
     wiring::{StartError, catalogue, process as service_manager, process::ProcessOwner, tls},
 };
 
-/// The time after a change of a file before the files are read. Editors write a file in several steps.
+/// The time between a change of a file and the reading of the files. It is needed because editors write a file in several steps.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// The interval at which the addresses of a new configuration's hosts are polled before the configuration takes effect.
+/// The interval at which the reload checks whether the host names in the new configuration are resolved.
 const RESOLVED_POLL: Duration = Duration::from_millis(10);
 
 /// Triggers reloads. Clones trigger the same reloader.
@@ -58,7 +58,7 @@ impl ReloadTrigger {
 pub(crate) struct Reloader {
     /// The path of the configuration file.
     pub conf: PathBuf,
-    /// The configuration at the start of the process. Settings that need a restart remain as they are in it.
+    /// The configuration at the start of the process. Settings that can only change with a restart keep their values from it.
     pub started: Arc<Config>,
     /// The current config snapshot, which a reload replaces.
     pub live: Arc<CurrentConfig>,
@@ -70,16 +70,16 @@ pub(crate) struct Reloader {
     pub metrics: Arc<Metrics>,
     /// The background task of the current snapshot's pools.
     pub pools_task: JoinHandle<()>,
-    /// The digests of all files from before the start read them. Files that have changed since are reloaded.
+    /// The digests of all files, computed before the start read the files. A file that has changed since then is reloaded.
     pub contents: FileDigests,
     /// Requests a reload even if no file has changed.
     pub trigger: ReloadTrigger,
-    /// The owner of the process. The service manager is only notified of reloads if weir owns the process.
+    /// The owner of the process. If weir owns it, the service manager is notified of reloads.
     pub process: ProcessOwner,
 }
 
 impl Reloader {
-    /// Reloads the configuration whenever it is necessary, until `stop` turns true.
+    /// Reloads the configuration after each request and each change of a file, until `stop` turns true.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         fail::fail_point!("reloader_begins");
         let changed = Arc::new(Notify::new());
@@ -103,7 +103,7 @@ impl Reloader {
             }
             let now = self.read_contents(refused.as_ref());
             if forced || now != seen {
-                // The service manager only waits for reloads that it has requested itself.
+                // The service manager waits only for reloads that it has requested.
                 let is_waited_for = forced && self.process == ProcessOwner::Own;
                 if is_waited_for {
                     service_manager::reloading();
@@ -116,8 +116,8 @@ impl Reloader {
                 seen = now.after(outcome.is_ok(), candidate.as_ref());
                 refused = candidate.filter(|_| outcome.is_err());
             }
-            // The new configuration may name files in other folders. A change before they are watched is found by checking once
-            // more.
+            // The new configuration may name files in other folders. A second check finds changes that were made before these
+            // folders were watched.
             _watched = FolderWatcher::start(&seen.paths(), &changed);
             if self.read_contents(refused.as_ref()) != seen {
                 changed.notify_one();
@@ -146,7 +146,7 @@ impl Reloader {
         }
     }
 
-    /// Reloads the configuration. Returns the result, and the configuration if it could be read.
+    /// Reloads the configuration. Returns the result of the reload, and the configuration if it could be read.
     async fn reload(&mut self, stop: &watch::Receiver<bool>) -> (Result<(), StartError>, Option<Candidate>) {
         let conf = self.conf.clone();
         let read = tokio::task::spawn_blocking(move || read(&conf)).await;
@@ -182,7 +182,8 @@ impl Reloader {
                 "prices have changed but not their version: give the price list a new version, or older charges cannot be recomputed"
             );
         }
-        // New keys are still created with the prefix from the start, so keys with this prefix remain accepted.
+        // A new prefix takes effect only with a restart: new keys still get the prefix from the start, so it must remain
+        // accepted.
         config.gateway.key_prefix = before.config.gateway.key_prefix.clone();
         let hosts = catalogue::hosts(&catalogue);
         let both: BTreeSet<(String, u16)> = hosts
@@ -198,12 +199,13 @@ impl Reloader {
         let task = tokio::spawn(Arc::clone(&pools).run(stop.clone()));
         self.live
             .set(ConfigSnapshot::new(Arc::new(config), Arc::new(catalogue), pools));
-        // From here on, only running requests use removed host names, and they have the addresses already.
+        // From now on, only running requests use removed host names, and these requests already have the addresses.
         self.resolver.set_hosts(hosts);
         std::mem::replace(&mut self.pools_task, task).abort();
     }
 
-    /// Waits until the addresses of all hosts are known, so that the first requests find them. Waits at most for the time `wait`.
+    /// Waits until all host names are resolved, so that the first requests need not wait for addresses. Waits at most for the
+    /// time `wait`.
     async fn wait_for_addresses(&self, hosts: &[(String, u16)], wait: Duration) {
         let all = async {
             while !hosts
@@ -221,13 +223,14 @@ impl Reloader {
     }
 }
 
-/// A configuration that was read, with the digests of the files that it names from before they were read.
+/// A configuration that was read, with the digests of the files that it names. The digests were computed before the files were
+/// read.
 struct Candidate {
     config: Config,
     contents: FileDigests,
 }
 
-/// The catalogue and the certificates, as read from the files that a configuration names.
+/// The catalogue and the certificates that were read from the files that a configuration names.
 type ConfigContents = (Catalogue, tls::Identities);
 
 /// Reads a configuration and the files that it names.
@@ -241,7 +244,7 @@ fn read(conf: &Path) -> Result<(Candidate, Result<ConfigContents, StartError>), 
     Ok((Candidate { config, contents }, content))
 }
 
-/// The digest of the content of each file. A missing file and a folder have the digest of no bytes.
+/// The digest of each file's content. A missing file and a folder have the digest of an empty file.
 pub(super) type FileDigests = BTreeMap<PathBuf, [u8; 32]>;
 
 /// Returns the digests of all files that affect a configuration.
@@ -261,8 +264,8 @@ pub(super) fn contents(conf: &Path, config: &Config) -> FileDigests {
 struct WatchedContents {
     /// The files of the configuration in force.
     live: FileDigests,
-    /// The files of the configuration that was refused most recently, if no other was accepted since. When they change, it may be
-    /// valid.
+    /// The files of the configuration that was refused most recently, unless another was accepted since. When they change, the
+    /// configuration may have become valid.
     refused: FileDigests,
 }
 
@@ -271,8 +274,8 @@ impl WatchedContents {
         self.live.keys().chain(self.refused.keys()).cloned().collect()
     }
 
-    /// Returns the digests after a reload. A file that was known before retains its earlier digest, so that a change since then
-    /// is noticed.
+    /// Returns the digests after a reload. A file that was watched before retains its earlier digest, so a change since then is
+    /// noticed.
     fn after(self, accepted: bool, candidate: Option<&Candidate>) -> Self {
         let Self { live, refused } = self;
         let mut read = candidate
@@ -293,9 +296,9 @@ impl WatchedContents {
     }
 }
 
-/// Returns whether an event in a watched folder may be about a file of the configuration. A write is only relevant if the file's
-/// name matches, because logs and stores in the same folder are written all the time. Creating, removing or renaming any file is
-/// relevant.
+/// Returns whether an event in a watched folder may concern a file of the configuration. Creating, removing or renaming any file
+/// is relevant. A write is only relevant if the file's name matches, because logs and stores in the same folder are written all
+/// the time.
 fn is_relevant(event: &notify::Event, names: &BTreeSet<OsString>) -> bool {
     match event.kind {
         EventKind::Access(_) => false,
@@ -307,7 +310,8 @@ fn is_relevant(event: &notify::Event, names: &BTreeSet<OsString>) -> bool {
     }
 }
 
-/// Watches the folders of files instead of the files, because an editor or a tool may replace a file by a new one.
+/// Watches the folders that contain the files. The files themselves are not watched, because an editor or a tool may replace a
+/// file by a new one.
 struct FolderWatcher {
     _watcher: Option<RecommendedWatcher>,
 }

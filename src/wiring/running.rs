@@ -1,7 +1,7 @@
-//! A running weir, with everything that is needed to end it; also as a part of another program's server ([`Node`]).
+//! A running weir, with everything that is needed to end it, and a [`Node`] for a weir in another program's server.
 //!
-//! The process is ended in order: no further requests are accepted, running requests get time to finish, the others get an error,
-//! and everything is charged.
+//! The process ends in this order: it accepts no further requests, running requests get time to finish, requests that have not
+//! finished by then get an error, and everything is charged.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -41,25 +41,25 @@ pub(crate) struct RunningWeir {
     /// The owner of the process.
     pub(super) process: ProcessOwner,
     pub(super) phase: watch::Receiver<Phase>,
-    /// How long running requests may continue after the gateway has stopped accepting requests.
+    /// The maximum time for which running requests continue after the gateway has stopped accepting requests.
     pub(super) drain_time: Duration,
     /// Turns true when the successor serves.
     pub(super) handed_over: watch::Receiver<bool>,
     pub(super) listeners: Arc<ListeningSockets>,
-    /// Is turned true to close the listeners beside the gateway's.
+    /// Is turned true to close the listeners other than the gateway's.
     pub(super) side_closing: watch::Sender<bool>,
     /// The task that handles the predecessor's calls of the store. It ends when the predecessor has ended. `None` without a
     /// predecessor.
     pub(super) predecessor: Option<JoinHandle<()>>,
     pub(super) server: ServerEnd,
-    /// The file with CA certificates for providers, which must exist as long as the server. `None` if the platform's own are
-    /// used.
+    /// The file with CA certificates for providers, which must exist as long as the server runs. `None` if the platform's CA
+    /// certificates are used.
     pub(super) _roots: Option<NamedTempFile>,
 }
 
-/// The end of the server that weir's services are part of.
+/// The control over the end of the server that weir's services belong to.
 pub(super) struct ServerEnd {
-    /// Is turned true to end the server. `None` if the server's owner ends it.
+    /// Is turned true to end the server. `None` if the server's owner ends the server.
     pub(super) order: Option<watch::Sender<bool>>,
     /// Turns true when the server has dropped everything that ran in it.
     pub(super) ended: watch::Receiver<bool>,
@@ -67,7 +67,7 @@ pub(super) struct ServerEnd {
 
 impl RunningWeir {
     /// Notifies the predecessor that this process serves. Then handles the predecessor's calls of the store in the background,
-    /// until it ends.
+    /// until the predecessor ends.
     pub(super) fn announce_to(mut self, predecessor: Predecessor) -> Result<Self, StartError> {
         let line = predecessor.report_serving()?;
         let unheard = |error| StartError::failed("cannot use the connection to the predecessor", error);
@@ -84,7 +84,8 @@ impl RunningWeir {
     }
 }
 
-/// Starts to listen for the signals that end the process. Runs on the current runtime. Returns the phase that follows from them.
+/// Starts to listen for the signals that end the process, on the current runtime. Returns a receiver of the phase that results
+/// from the signals.
 pub(crate) fn watch_phase() -> std::io::Result<watch::Receiver<Phase>> {
     let phase = watch::Sender::new(Phase::Serving);
     let watch = phase.subscribe();
@@ -104,7 +105,7 @@ pub(crate) fn watch_phase() -> std::io::Result<watch::Receiver<Phase>> {
     Ok(watch)
 }
 
-/// Starts to listen for SIGHUP, each of which triggers a reload. Runs on the current runtime.
+/// Starts to listen for SIGHUP on the current runtime. Each SIGHUP triggers a reload.
 pub(crate) fn reload_on_hangup(reload: ReloadTrigger) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
@@ -115,8 +116,8 @@ pub(crate) fn reload_on_hangup(reload: ReloadTrigger) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ends Pingora when the value turns true. That is later than the signal: the gateway stops long before the other listeners, so
-/// that a draining node can still be monitored.
+/// Ends Pingora when the value turns true. This is later than the signal: the gateway stops long before the other listeners,
+/// which are still needed to monitor a draining node.
 #[derive(Debug)]
 pub(crate) struct TerminationWatch(pub watch::Receiver<bool>);
 
@@ -129,24 +130,23 @@ impl ShutdownSignalWatch for TerminationWatch {
     }
 }
 
-/// The time in which requests can still begin that were accepted just before the gateway closed.
+/// The time in which requests on connections that were accepted just before the gateway closed can still begin.
 const BEGIN_WAIT: Duration = Duration::from_millis(250);
 
-/// How long connections without requests may stay open. HTTP/1.1 connections are closed by weir. HTTP/2 connections are closed
-/// when their client closes them.
+/// The maximum time for which connections without requests stay open. weir closes HTTP/1.1 connections; HTTP/2 connections are
+/// closed by their clients.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// The time in which answers that are ended early can be completed with an error.
+/// The time for completing answers that are cut off with an error.
 pub(super) const CUT_WAIT: Duration = Duration::from_secs(5);
 
-/// The time in which Pingora must drop everything that still runs, and end.
+/// The time in which Pingora must drop all running tasks and end.
 const END_WAIT: Duration = Duration::from_secs(5);
 
 /// The timeout of each of the last writes, to the store and to the access log.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
 
-/// The maximum time from the end of the drain to the end of the process. It covers the timeouts above and what happens between
-/// them.
+/// The maximum time from the end of the drain to the end of the process. It covers the timeouts above and the work between them.
 const AFTER_DRAIN: Duration = Duration::from_secs(60);
 
 impl RunningWeir {
@@ -192,17 +192,17 @@ impl RunningWeir {
             close,
         };
         background.block_on(drain_requests(phase, &parts.drain, waits, predecessor));
-        // Requests that arrive on open connections are refused from here on, because the server may end much later.
+        // From now on, requests that arrive on open connections are refused, because the server may end much later.
         parts.drain.expire();
         side_closing.send_replace(true);
         background.block_on(end_server(server, &parts.drain));
         background.block_on(parts.money.settle());
         parts.stop.send_replace(true);
         background.block_on(async {
-            // Counts that are not published in time are in the journal, and are published at the next start.
+            // Counts that are not published in time remain in the journal and are published at the next start.
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.stability.end()).await;
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.money.end()).await;
-            // The timeouts of the store limit these waits too.
+            // The timeouts of the store also limit these waits.
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.cache_task).await;
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.session_task).await;
         });
@@ -220,9 +220,9 @@ struct StopTimeouts {
     close: Duration,
 }
 
-/// Why the process accepts no further requests.
+/// The reason why the process accepts no further requests.
 enum StopReason {
-    /// A signal or the server has ended it.
+    /// A signal was received, or the server shuts down.
     Ordered,
     /// The successor serves.
     HandedOver,
@@ -231,14 +231,14 @@ enum StopReason {
 /// Waits until the process must end, and returns why.
 async fn wait_for_stop(phase: &mut watch::Receiver<Phase>, mut handed_over: watch::Receiver<bool>) -> StopReason {
     tokio::select! {
-        // The wait cannot fail, because the sender lives in a background task.
+        // The wait cannot fail, because a background task owns the sender.
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => StopReason::Ordered,
         Ok(_) = handed_over.wait_for(|handed_over| *handed_over) => StopReason::HandedOver,
     }
 }
 
-/// Waits until no request runs here or in the predecessor, or until the remaining requests have to be ended. The predecessor is
-/// waited for because it may need this process's store, and because a service manager kills it when this process has ended.
+/// Waits until no request runs in this process or its predecessor, or until the remaining requests have to be ended. This process
+/// must not end before its predecessor, which may need this process's store and would be killed by a service manager.
 async fn drain_requests(
     mut phase: watch::Receiver<Phase>,
     drain: &Drain,
@@ -286,17 +286,17 @@ async fn drain_requests(
     }
 }
 
-/// Waits until the last request has ended, and its bytes have left the process.
+/// Waits until the last request has ended and its bytes were sent.
 async fn wait_until_idle(drain: &Drain, close: Duration) {
     tokio::time::sleep(BEGIN_WAIT).await;
     drain.requests_ended().await;
     let _ = tokio::time::timeout(close, drain.connections_ended()).await;
-    // An HTTP/2 client may have sent a request before it learnt that the connection ends.
+    // An HTTP/2 client may have sent a request before it received the notice that the connection ends.
     drain.requests_ended().await;
 }
 
-/// Ends the server, and waits until it has ended its runtimes. That drops all requests that still run, and dropping a request
-/// settles its ticket. If the server's owner decides when it ends, waits only until no request runs.
+/// Ends the server, and waits until its runtimes have ended. This drops all running requests, and dropping a request settles its
+/// ticket. If the server's owner decides when the server ends, only waits until no request runs.
 async fn end_server(server: ServerEnd, drain: &Drain) {
     let ServerEnd { order, mut ended } = server;
     let has_ended = async {
@@ -317,16 +317,17 @@ async fn end_server(server: ServerEnd, drain: &Drain) {
     }
 }
 
-/// A weir that runs as a part of a server. It has weir's address and metrics, and can reload weir and wait for its end.
+/// A handle of a weir that runs as a part of a server. It returns weir's address and metrics, reloads weir, and waits for weir's
+/// end.
 ///
-/// [`Services::add_to`](crate::Services::add_to) returns it. Clones are handles of the same weir, so that a service of the server
-/// can have one. Dropping a node ends nothing.
+/// [`Services::add_to`](crate::Services::add_to) returns it. Clones are handles of the same weir, for example for use in another
+/// service of the server. Dropping a handle does not end weir.
 #[derive(Clone)]
 pub struct Node {
     gateway: SocketAddr,
     metrics: Arc<Metrics>,
     reload: ReloadTrigger,
-    /// The thread that waits for the server's end and then ends weir. `None` once it was joined.
+    /// The thread that waits for the server's end and then ends weir. `None` after the thread was joined.
     end: Arc<Mutex<Option<std::thread::JoinHandle<()>>>>,
 }
 
@@ -353,27 +354,27 @@ impl Node {
         self.gateway
     }
 
-    /// Returns weir's metrics in Prometheus' text format 0.0.4. It is the same text that weir's own listener (`[ops] listen`)
-    /// serves at `/metrics`.
+    /// Returns weir's metrics in Prometheus' text format 0.0.4, the same text that weir's own listener (`[ops] listen`) serves at
+    /// `/metrics`.
     ///
-    /// weir registers its metrics in a registry of its own, and none in the default registry of the `prometheus` crate
-    /// (`prometheus::default_registry`). The text includes the `process_*` metrics of this process. If your own page already has
-    /// them, serve this text at another path.
+    /// weir registers its metrics in its own registry, not in the default registry of the `prometheus` crate
+    /// (`prometheus::default_registry`). The text includes the `process_*` metrics of this process. If your program's metrics
+    /// page already has these metrics, serve this text at another path.
     #[must_use]
     pub fn metrics(&self) -> String {
         self.metrics.render()
     }
 
     /// Reloads the configuration and reopens the access log, like SIGHUP for `weir serve`. Returns at once. The result is logged
-    /// and counted by `weir_config_reloads_total`. A changed file is also reloaded without this call.
+    /// and counted by `weir_config_reloads_total`. Changed files are also reloaded without this call.
     pub fn reload(&self) {
         self.reload.request();
     }
 
-    /// Waits until weir has ended: every request is charged, and everything is written.
+    /// Waits until weir has ended, with every request charged and everything written.
     ///
-    /// Call this after `Server::run` has returned; before that, it waits for the end of the server. If the process ends before
-    /// weir has ended, because this was not called (as with `Server::run_forever`), the next start completes the work from the
+    /// Call this after `Server::run` has returned; an earlier call waits for the end of the server. Without this call (for
+    /// example with `Server::run_forever`), the process may end before weir. The next start then completes the work from the
     /// journal, as after a crash.
     pub fn finish(&self) {
         let mut end = self.end.lock();

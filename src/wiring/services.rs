@@ -1,5 +1,5 @@
-//! Builds weir's services from a configuration, and adds them to a Pingora server: another program's, or their own
-//! for `weir serve` and `weir demo`.
+//! Builds weir's services from a configuration, and adds them to a Pingora server. The server belongs to another program, or to
+//! weir itself (`weir serve`, `weir demo`).
 
 use std::{fmt, net::TcpListener, path::Path, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// Pingora's own limit of attempts for one request. weir's own rules (`gateway/upstream`) end a request sooner.
+/// The limit of attempts for one request that is given to Pingora. weir's own rules (`gateway/upstream`) end a request sooner.
 const TRIES_MAX: usize = 16;
 
 /// Pingora's default grace period.
@@ -38,12 +38,12 @@ const GRACE_PERIOD: Duration = Duration::from_secs(300);
 /// weir's services, built from a configuration and not yet part of a server.
 ///
 /// These are the services of `weir serve`: the gateway, the listeners for metrics and health, the public record, the admin API,
-/// and, if they are configured, the console and the redirect to HTTPS. In addition there is background work on weir's own
-/// threads: settlement, the journal, feeding the log, health checks, name resolution and reloads.
+/// and, if they are configured, the console and the redirect to HTTPS. weir's own threads do background work: settlement, the
+/// journal, feeding the log, health checks, name resolution and reloads.
 ///
-/// Everything that can fail does so while the services are built, before the server runs: the configuration and the files that it
-/// names are read, the journal and the store are opened, and every TCP address is bound. Only the admin API's Unix socket is
-/// opened when the server runs. If that fails, an error is logged, and `/readyz` reports `admin_not_listening`.
+/// Failures are reported while the services are built, before the server runs: the configuration and the files that it names are
+/// read, the journal and the store are opened, and every TCP address is bound. Only the admin API's Unix socket is opened later,
+/// when the server runs. If that fails, an error is logged, and `/readyz` reports `admin_not_listening`.
 ///
 /// # Example
 ///
@@ -67,24 +67,24 @@ pub struct Services {
     background: Runtime,
 }
 
-/// Who owns the process, and which sockets it inherits.
+/// The owner of the process, and the sockets that the process inherits.
 pub(super) struct ProcessOrigin<'a> {
     pub(super) process: ProcessOwner,
     /// The sockets that a service manager has passed to the process.
     pub(super) activated: Vec<TcpListener>,
-    /// The process that this one replaces. `None` if there is none.
+    /// The process that this process replaces. `None` for a start without a predecessor.
     pub(super) predecessor: Option<&'a mut Predecessor>,
 }
 
-/// How weir learns that it must end, and how an upgrade replaces it.
+/// The controls of weir's lifetime: its end, and its replacement by an upgrade.
 pub(super) struct LifecycleControl {
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) server: ServerEnd,
-    /// How long running requests may continue after the gateway has stopped accepting requests.
+    /// The maximum time for which running requests continue after the gateway has stopped accepting requests.
     pub(super) drain_time: Duration,
-    /// How to start a successor. `None` if upgrades are not possible.
+    /// The data for starting a successor. `None` if upgrades are not possible.
     pub(super) launch: Option<Launch>,
-    /// From which process the path of the admin API's socket can be taken.
+    /// Whether the admin API's socket path can be taken only from a process that has ended, or also from a serving one.
     pub(super) claim: SocketClaim,
 }
 
@@ -101,7 +101,7 @@ impl Services {
         let conf = conf.as_ref();
         let origin = ProcessOrigin {
             process: ProcessOwner::Foreign,
-            // The environment's sockets are not used: they belong to the program, which may have listeners of its own.
+            // Sockets of a service manager are not used: they belong to the program, which may have its own listeners.
             activated: Vec::new(),
             predecessor: None,
         };
@@ -110,10 +110,10 @@ impl Services {
 
     /// Adds the services to a server that does not run yet. They start and end with the server.
     ///
-    /// When the server begins to shut down, weir accepts no further requests and lets running requests finish. They have the time
-    /// `[gateway] drain_seconds`, but at the latest until five seconds before the end of the server's `grace_period_seconds`.
-    /// Requests that still run then end with their protocol's error. Before the grace period ends, every request is charged and
-    /// everything is written; [`Node::finish`] waits for that.
+    /// When the server begins to shut down, weir accepts no further requests. Running requests can continue for `[gateway]
+    /// drain_seconds`, but only until five seconds before the end of the server's `grace_period_seconds`. Requests that still run
+    /// then end with their protocol's error. Before the grace period ends, every request is charged and everything is written;
+    /// [`Node::finish`] waits for that.
     ///
     /// # Errors
     /// [`StartError::Configuration`] if the server is configured to run as a daemon of Pingora, or to take over the sockets of an
@@ -167,7 +167,7 @@ impl Services {
                 predecessor.check_locations(&config)?;
                 let prepared = PreparedStart::build(config, conf, (process, StartRole::Successor), &background)?;
                 let listeners = bind(predecessor.take_sockets())?;
-                // The store is requested last, because no process serves requests while the store is handed over.
+                // The store is requested last, because requests wait while the store is handed over.
                 let carried = predecessor.take_store()?;
                 (NodeParts::open(prepared, carried, &background)?, listeners)
             }
@@ -287,7 +287,7 @@ fn gateway_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
 /// Checks that weir can be a part of a server.
 ///
 /// # Errors
-/// The server would run in another process, or would take over the sockets of an earlier process.
+/// The server is configured to run in another process, or to take over the sockets of an earlier process.
 fn check_server(server: &Server) -> Result<(), StartError> {
     let refused = |why: &str| Err(StartError::Configuration(why.to_owned()));
     if server.configuration.daemon {
@@ -305,16 +305,16 @@ fn check_server(server: &Server) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Returns the drain time, shortened so that requests that are ended early can still get an error within the server's
-/// `grace_period_seconds`.
+/// Returns the drain time. It is shortened if necessary, so that within the server's `grace_period_seconds` there is time to send
+/// errors to requests that have not finished.
 fn within_grace(drain: Duration, grace_period_seconds: Option<u64>) -> Duration {
     let grace = grace_period_seconds.map_or(GRACE_PERIOD, Duration::from_secs);
     drain.min(grace.saturating_sub(CUT_WAIT))
 }
 
 /// Starts weir, and returns its addresses once it serves. Must be called before other threads read the environment. `launch` says
-/// how to start a successor; `None` if upgrades are not possible. `predecessor` is the process that this one replaces, if there
-/// is one.
+/// how to start a successor; `None` if upgrades are not possible. `predecessor` is the process that this process replaces; `None`
+/// for a start without a predecessor.
 pub(super) fn start(
     config: Config,
     conf: &Path,
@@ -368,7 +368,7 @@ pub(super) fn start(
     Ok((running, addresses))
 }
 
-/// Runs the server in a thread of its own.
+/// Runs the server in its own thread.
 fn run(server: Server, termination: TerminationWatch) -> Result<(), StartError> {
     let serve = move || {
         server.run(RunArgs {

@@ -21,7 +21,7 @@ use crate::{
 /// The section of the configuration about Redis.
 const REDIS: &str = "[store.redis]";
 
-/// An open store, with one interface for each kind of data.
+/// An open store, with an interface for each kind of data.
 pub(crate) struct OpenStore {
     pub keys: Arc<dyn KeyStore>,
     /// The provider and the credential of each state at a provider.
@@ -40,7 +40,7 @@ pub(crate) struct OpenStore {
 
 /// The ledger, with its engine.
 pub(crate) enum LedgerEngine {
-    /// A ledger in a file beside the file of the keys. Changes are written to it with a delay.
+    /// A ledger in a file next to the file with the keys. Changes are written to the file with a delay.
     Embedded(Arc<EmbeddedFiles>),
     /// A ledger in the Redis that also has the keys.
     Redis(Arc<RedisLedger>),
@@ -55,7 +55,7 @@ impl LedgerEngine {
         }
     }
 
-    /// Returns the lists of rows, for a store that is or was the log backend. `None` if the engine stores no rows.
+    /// Returns the store's lists of rows, which it has if it is or was the log backend. `None` if the engine stores no rows.
     pub(crate) fn lists(&self) -> Option<Arc<dyn LogLists>> {
         match self {
             Self::Embedded(_) => None,
@@ -64,8 +64,8 @@ impl LedgerEngine {
     }
 }
 
-/// Opens the store. `carried` is the predecessor's state that no file has. An unreachable Redis is not an error: weir starts,
-/// answers 503, and recovers when Redis is reachable.
+/// Opens the store. `carried` is the part of the predecessor's state that is in no file. An unreachable Redis is not an error:
+/// weir starts, answers with status 503, and recovers when Redis is reachable.
 pub(crate) fn open(config: &Config, carried: HandoverState) -> Result<OpenStore, StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
@@ -129,8 +129,8 @@ pub(crate) fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, Start
     })
 }
 
-/// Reads the secret of a setting, which must exist. `section` and `key` name the setting in errors. `None` if the setting is not
-/// set.
+/// Reads the secret that a setting refers to. `None` if the setting has no value. If it has one, the secret must exist. `section`
+/// and `key` name the setting in error messages.
 pub(super) fn required_secret(
     section: &str,
     key: &str,

@@ -61,13 +61,13 @@ pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), St
     print_result(written)
 }
 
-/// Marks an embedded ledger as one that may be served from, whatever accounts the journal has.
+/// Marks an embedded ledger as ready to serve, even if the ledger has no accounts and the journal has some.
 fn begin_ledger(folder: &Path) -> Result<(), StartError> {
     let begun = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).and_then(|ledger| ledger.begin(0));
     begun.map_err(|error| StartError::failed("cannot open the embedded ledger", error))
 }
 
-/// The output of a command: a text for users, and JSON for scripts.
+/// The output of a command: text for users, and JSON for scripts.
 type CommandOutput = (String, Value);
 
 fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
@@ -120,7 +120,7 @@ fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
         Ok(end)
     });
     if written.is_err() {
-        // The partial file is removed, because it is of no use. The error says what happened.
+        // The partial file is removed, because it is useless. The returned error describes the failure.
         let _ = std::fs::remove_file(&partial);
     }
     let end = written?;
@@ -221,7 +221,7 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
             let (archives, ledger) = redis_archives(&store, keeps_rows);
             must_be_empty(&archives).await?;
             let rows = load_all(&archives, args, end.items).await?;
-            // The accounts are completed first, because nodes use the store as soon as its keys are complete.
+            // The accounts are marked as complete first, because nodes use the store as soon as its keys are complete.
             let generation = header.generation.as_deref();
             ledger.finish_restore(generation).await.map_err(failed)?;
             let made = store.finish_restore(generation).await.map_err(failed)?;
@@ -256,8 +256,8 @@ fn with_items(items: u64) -> String {
     }
 }
 
-/// Returns whether rows of a backup are restored. They are only restored into a Redis that is the log backend, or was the
-/// previous one.
+/// Returns whether a backup's rows are restored. They are only restored into a Redis that is the current or the previous log
+/// backend.
 fn keeps_rows(config: &Config) -> bool {
     let is_redis = matches!(config.store, StoreConfig::Redis(_));
     let mut homes = [Some(&config.log.home), config.log.former_home.as_ref()].into_iter();
@@ -308,7 +308,7 @@ fn not_empty() -> StartError {
     )
 }
 
-/// Restores all items of a backup. Returns how many of them are rows of the log.
+/// Restores all items of a backup. Returns the number of restored rows of the log.
 async fn load_all(archives: &Archives, args: &RestoreArgs, items_in_all: u64) -> Result<u64, StartError> {
     let progress = CommandProgress::start(args.progress, "Restoring", ProgressUnit::Items, Some(items_in_all));
     let unreadable = |error: BackupError| StartError::failed("cannot restore the backup", error);

@@ -1,5 +1,5 @@
-//! Reads and checks the certificates of the listeners, and replaces them while the listeners are open. Also joins the CA
-//! certificates that are trusted for providers.
+//! Reads and checks the certificates of the listeners, and replaces them while the listeners are open. Also writes the CA
+//! certificates that are trusted for providers to one file.
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +29,7 @@ use crate::{
 
 /// The maximum size of a file with certificates or a key, in bytes.
 const FILE_BYTES_MAX: usize = 256 * 1024;
-/// The time before its expiry at which a certificate should be replaced, in seconds. It is two weeks, as in the alert in
+/// The remaining lifetime below which a certificate should be replaced, in seconds: two weeks, as in the alert in
 /// conf/prometheus.
 const RENEWED_BEFORE: i64 = 14 * 86_400;
 
@@ -98,7 +98,7 @@ pub(crate) fn files(config: &Config) -> Vec<PathBuf> {
 /// Reads the certificates of all listeners.
 ///
 /// # Errors
-/// Contains an error for each certificate that cannot be used, with its line in the configuration.
+/// An error for each certificate that cannot be used, with the line of its setting in the configuration.
 pub(crate) fn read(config: &Config) -> Result<Identities, Vec<FileError>> {
     let mut errors = Vec::new();
     let mut shown = |section, tls: &TlsConfig| {
@@ -173,7 +173,7 @@ fn fault(config: &Config, key: &str, why: &str) -> FileError {
     config.catalogue.places.fault(key, format!("key `{key}`: {why}"))
 }
 
-/// Returns warnings about certificates that can be used. `now` is in seconds since the Unix epoch.
+/// Returns warnings about certificates that are valid but need attention. `now` is in seconds since the Unix epoch.
 pub(crate) fn warnings(identities: &Identities, now: i64) -> Vec<String> {
     let mut warnings = Vec::new();
     for (section, identity) in identities.iter() {
@@ -208,7 +208,7 @@ pub(crate) fn log_warnings(identities: &Identities) {
     }
 }
 
-/// Formats a time for display. `unix_seconds` is in seconds since the Unix epoch.
+/// Formats a time as in RFC 3339. `unix_seconds` is in seconds since the Unix epoch.
 pub(crate) fn day(unix_seconds: i64) -> String {
     Timestamp::from_second(unix_seconds).map_or_else(|_| unix_seconds.to_string(), |time| time.to_string())
 }
@@ -232,7 +232,7 @@ pub(crate) fn build(config: &Config) -> Result<TlsListeners, StartError> {
 }
 
 impl TlsListeners {
-    /// Replaces the certificates, from the next handshake on. A listener neither begins nor ceases to use TLS.
+    /// Replaces the certificates from the next handshake on. Whether a listener uses TLS does not change.
     pub(crate) fn replace_certificates(&self, identities: Identities) {
         let pairs = [
             (&self.gateway, identities.gateway),
@@ -278,8 +278,9 @@ const PLATFORM_BUNDLES: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Writes the CA certificates that are trusted for providers to one file: the platform's and those of `[upstream] ca_file`.
-/// Pingora can only read either the platform's or one other file. The file must exist until the server is built.
+/// Writes the CA certificates that are trusted for providers to one file: the platform's and those of `[upstream] ca_file`. One
+/// file is needed because Pingora reads either the platform's certificates or one other file. The file must exist until the
+/// server is built.
 pub(crate) fn joined_bundle(ca_file: &Path) -> Result<NamedTempFile, String> {
     let own = fs::read_to_string(ca_file).map_err(|error| {
         format!(

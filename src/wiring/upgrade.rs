@@ -44,12 +44,12 @@ use crate::{
 const PREPARE_WAIT: Duration = Duration::from_secs(600);
 /// The timeout from the handover of the store until the successor serves. Requests wait during this time.
 const TAKE_WAIT: Duration = Duration::from_secs(30);
-/// The timeout for a successor that has closed its connection to end.
+/// The timeout for the end of a successor that has closed its connection.
 const END_WAIT: Duration = Duration::from_secs(1);
 
-/// How to start a successor.
+/// The data for starting a successor.
 pub(super) struct Launch {
-    /// The path of the program as it was called. It may lead to a newer program by now.
+    /// The path with which the program was called. A newer program may have this path by now.
     pub(super) program: OsString,
     pub(super) conf: PathBuf,
     pub(super) ready_file: Option<PathBuf>,
@@ -72,11 +72,11 @@ pub(super) struct Upgrader {
     pub(super) claims: watch::Sender<SocketClaim>,
     pub(super) background: Handle,
     pub(super) turn: Mutex<()>,
-    /// The connection to the successor, while it is not used for calls of the store. `None` if there is no successor.
+    /// The connection to the successor, while the connection is not used for calls of the store. `None` if there is no successor.
     pub(super) line: Mutex<Option<tokio::net::UnixStream>>,
 }
 
-/// Describes where a configuration has its store and its journal.
+/// Describes the locations of the store and the journal in a configuration.
 pub(super) fn kept_in(config: &Config) -> String {
     let store = match &config.store {
         StoreConfig::Embedded(embedded) => format!("[store.embedded] path {}", embedded.path.display()),
@@ -91,7 +91,7 @@ pub(super) fn kept_in(config: &Config) -> String {
 #[async_trait]
 impl Upgrades for Upgrader {
     async fn upgrade(self: Arc<Self>) -> Result<UpgradedProcess, String> {
-        // The upgrade runs in a task of its own, so that it continues if the caller of the admin API disconnects.
+        // The upgrade runs in its own task, so it continues if the caller of the admin API disconnects.
         let background = self.background.clone();
         let done = background.spawn(async move { self.run_upgrade().await });
         done.await.map_err(|error| error.to_string())?
@@ -206,8 +206,8 @@ impl Upgrader {
         wait_for_message(here, TAKE_WAIT).await
     }
 
-    /// Makes this process call the store through its successor from now on. The successor waits for this process to end as long
-    /// as the connection is open.
+    /// From now on, this process calls the store through its successor. While the connection is open, the successor waits for the
+    /// end of this process.
     async fn give_store(&self, closed: &mut Option<ClosedFiles<'_>>, here: &UnixStream) -> io::Result<()> {
         let line = here.try_clone()?;
         line.set_nonblocking(true)?;
@@ -232,14 +232,14 @@ impl Upgrader {
     }
 }
 
-/// Why the successor does not serve.
+/// The reason why the successor does not serve.
 #[derive(Debug)]
 enum UpgradeFailure {
-    /// The successor has reported the reason, or this process has found it.
+    /// The successor has reported this reason, or this process has found it.
     Said(String),
     /// The connection was closed, so the successor has probably ended.
     Ended,
-    /// The successor has sent no message in time, or an invalid one.
+    /// The successor has sent no message in time, or has sent an invalid message.
     Unheard(String),
 }
 

@@ -19,7 +19,7 @@ const LIST_DEFAULT: usize = 100;
 const LIST_MAX: usize = 1000;
 /// The maximum number of concurrent calls of the store for one list.
 const SPENDS_AT_ONCE: usize = 16;
-/// The maximum number of keys whose spending one call reads. The next page continues from there.
+/// The maximum number of keys whose spending one call reads. If there are more, the next page continues after the last one.
 const SPENDS_MAX: usize = 2000;
 
 impl ListKeys {
@@ -32,7 +32,7 @@ impl ListKeys {
             && times.into_iter().all(|time| time.is_none())
     }
 
-    /// Returns whether a key matches all filters except that of spending.
+    /// Returns whether a key matches all filters except the filter of spending.
     fn matches(&self, view: &KeyView) -> bool {
         let (record, used) = (&view.record, view.last_used);
         let has = |search: &String| {
@@ -68,7 +68,7 @@ impl AdminHandler for ListKeys {
         if let Some(account) = &self.account {
             accounts::existing_account(admin, account.as_str()).await?;
         }
-        // With filters, few of many keys may match, so they are read in large pages.
+        // With filters, only a few of many keys may match, so keys are read in large pages.
         let asked = if self.is_unfiltered() { limit } else { LIST_MAX };
         let mut after = self.after.clone();
         let (mut keys, mut looked_at) = (Vec::new(), 0);

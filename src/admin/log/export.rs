@@ -30,12 +30,12 @@ use crate::{
     },
 };
 
-/// The number of rows that are read and formatted together. A row takes about 1 KB of memory, and up to six batches of rows are
-/// in memory. Smaller batches would be slower without using less memory.
+/// The number of rows in a batch, which is read and formatted together. A row takes about 1 KB, and up to six batches are in
+/// memory. Smaller batches would be slower without saving memory.
 const ROWS_AT_ONCE: usize = PAGE_ROWS_MAX;
-/// The maximum number of batches that wait to be formatted, and of pieces that wait to be sent.
+/// The maximum number of batches that wait to be formatted, and the maximum number of pieces that wait to be sent.
 const WAITING: usize = 2;
-/// The maximum time for exporting rows as one file. Rows that are not read by then are left to the next file.
+/// The maximum time for exporting rows as one file. Rows that are not read in this time are left to the next file.
 const FILE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Formats rows in the requested format.
@@ -95,7 +95,7 @@ impl ExportWriter {
     }
 }
 
-/// Why an export ended before all rows were sent.
+/// The reason why an export ended before all rows were sent.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error(transparent)]
@@ -113,7 +113,7 @@ impl<T> From<SendError<T>> for ExportError {
 }
 
 impl Admin {
-    /// Begins an export and returns the receiver of its pieces. An export that does not become complete ends with an error.
+    /// Begins an export and returns the receiver of its pieces. If the export cannot be completed, the last item is an error.
     ///
     /// # Errors
     /// The export cannot begin.
@@ -126,7 +126,7 @@ impl Admin {
         let (form, asked) = export.parts();
         let form = ExportWriter::new(form)?;
         let mut rows = asked.rows(self).await?;
-        // Errors that occur before the first row become the answer's status.
+        // An error before the first row determines the status of the answer.
         let mut first = Vec::new();
         while first.is_empty() && rows.cursor().is_some() {
             first = rows.next(ROWS_AT_ONCE).await?;
@@ -142,7 +142,7 @@ impl Admin {
                 Err(error) => error,
             };
             tracing::error!(error = %broken, "cannot complete an export of the log: the client has got only a part");
-            // The error makes the answer end improperly, so that the client notices that it has not got all rows.
+            // The error makes the answer end improperly, so the client notices that rows are missing.
             let _ = to.send(Err(io::Error::other(broken.to_string()))).await;
         });
         Ok(pieces)
@@ -178,7 +178,7 @@ impl Admin {
     }
 }
 
-/// Sends the pieces of an export. Reads further rows while the previous ones are formatted.
+/// Sends the pieces of an export. Reads the next batch of rows while the previous batch is formatted.
 async fn stream_rows(
     writing: &LowPriorityThreads,
     mut form: ExportWriter,
@@ -224,12 +224,12 @@ async fn write_rows(
         .map_err(|NotDone| io::Error::other("the thread that formats rows panicked or could not be started"))?
 }
 
-/// Rows of the log, exported as one file.
+/// A file with exported rows of the log.
 #[derive(Debug)]
 pub(crate) struct LogExportFile {
     /// The content of the file.
     pub(crate) bytes: Vec<u8>,
-    /// The cursor of the rows that are not in the file. `None` if the file has all rows.
+    /// The cursor of the first row that is not in the file. `None` if the file has all rows.
     pub(crate) next: Option<String>,
 }
 
@@ -310,12 +310,12 @@ fn number<'a>(number: impl Into<i128>) -> CsvCell<'a> {
     Number(number.into())
 }
 
-/// Returns a list as JSON, in the same form as in JSON lines. Empty if the list is empty.
+/// Returns a list as JSON, in the same form as in JSON lines. An empty list becomes an empty cell.
 fn json_list<T: Serialize>(list: &[T]) -> CsvCell<'_> {
     if list.is_empty() {
         return Empty;
     }
-    // Encoding as JSON cannot fail here.
+    // Encoding a list of the log as JSON cannot fail.
     Text(Cow::Owned(serde_json::to_string(list).unwrap_or_default()))
 }
 
@@ -338,7 +338,8 @@ pub(super) fn write_row(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
         match cell(row) {
             Text(text) => write_text(&text, out),
             Number(number) => write!(out, "{number}")?,
-            // RFC 3339 with milliseconds, or the number of milliseconds if the calendar does not have the time.
+            // The time is written as RFC 3339 with milliseconds, or as the number of milliseconds if it is outside the calendar's
+            // range.
             Time(unix_ms) => match Timestamp::from_millisecond(unix_ms) {
                 Ok(time) => write!(out, "{time:.3}")?,
                 Err(_) => write!(out, "{unix_ms}")?,
@@ -350,8 +351,8 @@ pub(super) fn write_row(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends a text as a cell. Clients and providers may have chosen the text. Therefore a text that a spreadsheet would evaluate
-/// as a formula gets a leading `'`.
+/// Appends a string as a cell. Clients and providers may have chosen the string. Therefore a leading `'` is added to a string
+/// that a spreadsheet would evaluate as a formula.
 fn write_text(text: &str, out: &mut Vec<u8>) {
     let is_quoted = text.contains(['"', ',', '\r', '\n']);
     if is_quoted {

@@ -1,4 +1,4 @@
-//! Keys as answers of the admin API describe them.
+//! The descriptions of keys in answers of the admin API.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub(crate) struct KeyList {
 pub(crate) struct KeyDetails {
     /// The key's id.
     pub(crate) id: KeyId,
-    /// The version of the key's properties. Each change of them changes it.
+    /// The version of the key's properties. It changes with each change of a property.
     pub(crate) version: Version,
     /// The key's display name.
     pub(crate) name: String,
@@ -47,7 +47,7 @@ pub(crate) struct KeyDetails {
     pub(crate) models: Option<Vec<String>>,
     /// The last characters of the key, by which users recognise it.
     pub(crate) hint: String,
-    /// The former secret, which a rotation replaced; null: no former secret works.
+    /// The former secret, which a rotation has replaced; null: no former secret is valid.
     pub(crate) former: Option<FormerTextView>,
     /// The key's quota: the maximum amount that it may spend per period, in USD; null: unlimited.
     pub(crate) quota_usd: Option<Usd>,
@@ -107,7 +107,7 @@ impl KeyStanding {
     }
 }
 
-/// A new or rotated key in clear. Only its JSON form contains it; `Debug` does not.
+/// A new or rotated key in clear. Only the JSON form contains the key; the output of `Debug` does not.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct KeyText(String);
@@ -124,12 +124,12 @@ impl std::fmt::Debug for KeyText {
     }
 }
 
-/// The former secret of a rotated key, while it works.
+/// The former secret of a rotated key, while this secret is still valid.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FormerTextView {
     /// The last characters of the former secret, by which users recognise it.
     pub(crate) hint: String,
-    /// The time until which the former secret works.
+    /// The time until which the former secret is valid.
     pub(crate) until: Option<Moment>,
 }
 
@@ -166,8 +166,8 @@ impl From<&KeySpend> for PeriodSpend {
 }
 
 impl KeyDetails {
-    /// Builds the view of a key at `now_ms`, in milliseconds since the Unix epoch. `spend` is `None` if the ledger could not be
-    /// read.
+    /// Builds the description of a key at the time `now_ms`, in milliseconds since the Unix epoch. `spend` is `None` if the
+    /// ledger could not be read.
     pub(crate) fn from_view(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64) -> Self {
         let KeyView { record, last_used, .. } = view;
         let terms = &record.terms;
@@ -216,7 +216,7 @@ impl KeyDetails {
         }
     }
 
-    /// Adds the key in clear, which has just been created.
+    /// Adds the key in clear. Used for a key that has just been created or rotated.
     pub(crate) fn with_text(self, text: &ServiceKey) -> Self {
         let key = Some(KeyText(text.as_str().to_owned()));
         Self { key, ..self }
@@ -224,7 +224,8 @@ impl KeyDetails {
 }
 
 impl FormerTextView {
-    /// Returns the former secret of a key; `None` if there is none that works at `now`, in seconds since the Unix epoch.
+    /// Returns the former secret of a key; `None` if no former secret is valid at the time `now`, in seconds since the Unix
+    /// epoch.
     fn from_record(record: &KeyRecord, now: i64) -> Option<Self> {
         let is_active = record.state == KeyState::Active;
         let former = record

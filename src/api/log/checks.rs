@@ -47,7 +47,7 @@ of_day! {
     MendLog;
     /// Copies rows that the log backend lacks from the former log backend.
     FillLogHome;
-    /// Removes rows from the store, the former log backend, if the current log backend has all rows of that day.
+    /// Removes rows from the store, which must be the former log backend, if the current log backend has all rows of that day.
     RemoveFormerRows;
 }
 
@@ -69,12 +69,12 @@ pub(crate) struct VerifiedDay {
     pub(crate) rows: u64,
     /// The number of this node's rows that have not reached the log backend yet.
     pub(crate) on_their_way: u64,
-    /// The number of duplicate rows. A row is a duplicate if its request has another row already.
+    /// The number of duplicate rows. A row is a duplicate if its request already has another row.
     pub(crate) again: u64,
-    /// If anything differs, the nodes whose journals may still deliver rows that the sums include. While there are any, the day
-    /// is unfinished rather than wrong.
+    /// If anything differs: the nodes whose journals may still deliver rows that the sums include. If there are such nodes, the
+    /// day is unfinished rather than wrong.
     pub(crate) behind: Vec<String>,
-    /// By how many rows the sums exceed the existing rows.
+    /// The number of rows that the sums include but that do not exist.
     pub(crate) missing: u64,
     /// Whether the sums of the account's keys add up to the sums of the account.
     pub(crate) sums_agree: bool,
@@ -82,18 +82,18 @@ pub(crate) struct VerifiedDay {
     pub(crate) differences: Vec<SumsDifference>,
 }
 
-/// The answer that the daily sums of an account now equal the sums of its rows.
+/// The answer after the daily sums of an account were replaced by the sums of its rows.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct MendedDay {
     /// The account's name.
     pub(crate) account: String,
     /// The day in UTC.
     pub(crate) day: UtcDay,
-    /// Always true, because the sums now equal those of the rows.
+    /// Always true, because the daily sums now equal the sums of the rows.
     pub(crate) mended: bool,
 }
 
-/// The answer that rows of a day were copied to the log backend.
+/// The answer after the rows of a day were copied to the log backend.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FilledDay {
     /// The account's name.
@@ -106,7 +106,7 @@ pub(crate) struct FilledDay {
     pub(crate) rows: u64,
 }
 
-/// The answer that rows of a day were removed from the store, the former log backend.
+/// The answer after the rows of a day were removed from the store, which is the former log backend.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RemovedDay {
     /// The account's name.
@@ -122,15 +122,15 @@ pub(crate) struct RemovedDay {
 /// The daily sums of one subject (account, key or tag) and one model that differ from the sums of the rows.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SumsDifference {
-    /// Whether the sums are those of an account, a key or a tag.
+    /// The subject of the sums: an account, a key or a tag.
     pub(crate) of: SumsSubject,
     /// The key's id, or the tag; null for an account, and for all further tags together.
     pub(crate) name: Option<String>,
     /// The name of the model.
     pub(crate) model: String,
-    /// Those of the stored sums that differ from the sums of the rows.
+    /// The values of the stored sums that differ from the sums of the rows.
     pub(crate) kept: DifferingSums,
-    /// Those of the rows' sums that differ from the stored sums.
+    /// The values of the rows' sums that differ from the stored sums.
     pub(crate) rows: DifferingSums,
 }
 
@@ -142,7 +142,7 @@ pub(crate) enum SumsSubject {
     Account,
     /// The requests of one key.
     Key,
-    /// The requests with tags that have no sums of their own, because the number of tags per day is limited.
+    /// The requests with tags that have no separate sums, because the number of tags per day is limited.
     OtherTags,
     /// The requests with one tag.
     Tag,
@@ -177,7 +177,7 @@ pub(crate) struct DifferingSums {
     /// The rows' numbers of tokens and calls, by kind.
     #[serde(flatten)]
     pub(crate) usage: Usage,
-    /// The sum of the rows' digests, present only if no other value differs. It shows that some other column of a row differs.
+    /// The sum of the rows' digests, present only if no other value differs. It means that some other column of a row differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
 }
@@ -286,10 +286,10 @@ pub(crate) struct VerifiedCounters {
     pub(crate) account: String,
     /// The periods whose counters were compared.
     pub(crate) compared: Vec<Period>,
-    /// The periods whose counters kept changing while they were read, so that they could not be compared.
+    /// The periods that could not be compared, because their counters kept changing while they were read.
     pub(crate) moving: Vec<Period>,
-    /// Whether the account is older than the daily sums. If so, its counter of total spending is compared only with the counters
-    /// of its keys.
+    /// Whether the account is older than the daily sums. If it is, its counter of total spending is compared only with the
+    /// counters of its keys.
     pub(crate) older_than_sums: bool,
     /// The counters that differ from the expected value.
     pub(crate) differences: Vec<WrongCounter>,
@@ -298,7 +298,7 @@ pub(crate) struct VerifiedCounters {
 /// A counter that differs from the expected value.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct WrongCounter {
-    /// Whether the counter is that of the account or of a key.
+    /// The subject of the counter: the account or a key.
     pub(crate) of: SumsSubject,
     /// The key's id; null for a counter of the account.
     pub(crate) name: Option<String>,
@@ -331,7 +331,7 @@ impl From<&CounterDifference> for WrongCounter {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VerifyJournal {
-    /// The first day. Only rows of requests that ended on it or later are compared.
+    /// The first day. Only rows of requests that ended on this day or later are compared.
     pub(crate) from: UtcDay,
     /// The day after the last day.
     pub(crate) until: UtcDay,
@@ -345,7 +345,7 @@ pub(crate) struct VerifyJournal {
 
 question!(VerifyJournal => JournalDays: GET "/v1/log/journal", Viewer; const IS_LONG: bool = true;);
 
-/// Compares the rows in this process's journals with the rows of the log, and copies those that are missing to the log backend.
+/// Compares the rows in this process's journals with the rows of the log, and copies missing rows to the log backend.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct FillFromJournal(pub(crate) VerifyJournal);

@@ -59,8 +59,8 @@ pub struct MoveArgs {
     pub client: ClientArgs,
 }
 
-/// Copies all rows that only the previous log backend has to the current one. Then removes them from the previous one if that is
-/// requested.
+/// Copies all rows that the current log backend lacks from the previous one. If requested, then removes the rows from the
+/// previous log backend.
 pub(super) async fn move_rows(
     args: &MoveArgs,
     client: &AdminClient,
@@ -125,7 +125,7 @@ impl MoveArgs {
     }
 }
 
-/// The result of moving one day of an account, or the sum of all.
+/// The result of moving one day of an account, or the sum of several such results.
 #[derive(Default)]
 struct MoveCounts {
     /// The number of rows that were copied.
@@ -194,7 +194,7 @@ struct MoveLine<'a> {
     removed: Option<u64>,
 }
 
-/// Reads which log backends there are.
+/// Fetches the current and the previous log backend.
 pub(super) async fn read_log_backends(client: &AdminClient) -> Result<LogBackendView, AdminClientError> {
     client.request(&ShowLogHome {}).await?.read()
 }
@@ -204,7 +204,7 @@ pub(super) fn backend_name(home: &str) -> &str {
     if home == STORE { "the store" } else { home }
 }
 
-/// Copies those rows of a day of an account that only the previous log backend has. Returns the number of copied rows.
+/// Copies the rows of an account's day that the current log backend lacks. Returns the number of copied rows.
 pub(super) async fn fill(client: &AdminClient, account: &AccountId, day: UtcDay) -> Result<u64, AdminClientError> {
     let asked = FillLogHome {
         account: account.clone(),

@@ -26,12 +26,12 @@ use crate::{
     edges::clock,
 };
 
-/// The mode of the file: only the user who exports rows can read it.
+/// The mode of the file. Only the user who exports rows can read and write the file.
 const MODE: u32 = 0o600;
-/// The timeout for the next piece. It is long, because all rows may have to be searched for one.
+/// The timeout for the next piece. It is long, because weir may have to search all rows for a single match.
 const PIECE_WAIT: Duration = Duration::from_secs(600);
 const DAY_SECONDS: i64 = 24 * 3600;
-/// The number of bytes of a date such as 2026-11-01.
+/// The length of a date such as 2026-11-01, in bytes.
 const DATE_LENGTH: usize = 10;
 
 /// The arguments of `weir log export`.
@@ -69,7 +69,7 @@ pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl 
         let what = format!("cannot write {}: the file exists; --force replaces it", path.display());
         return Err(AdminClientError::Usage(what));
     }
-    // The file gets its final name when it is complete, so that an incomplete file is never taken for a complete one.
+    // The file gets its final name when it is complete, so an incomplete file is never mistaken for a complete one.
     let partial = partial_path(path);
     let failed = |path: &Path, source| AdminClientError::File {
         path: path.to_owned(),
@@ -88,7 +88,7 @@ pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl 
         other => other,
     });
     if written.is_err() {
-        // The partial file is removed, because it is of no use. The error says what happened.
+        // The partial file is removed, because it is useless. The returned error describes the failure.
         let _ = std::fs::remove_file(&partial);
     }
     written
@@ -108,13 +108,13 @@ async fn download(args: &ExportArgs, client: &AdminClient, out: &mut impl Write)
     })
 }
 
-/// Writes an export to `out` and displays its progress. The progress is known because rows come by day, and in two of the formats
-/// a row begins with its time.
+/// Writes an export to `out` and displays the progress. The progress can be computed because rows are in the order of their days,
+/// and rows in JSON lines and CSV begin with their time.
 struct RowsWriter<'a, W> {
     out: &'a mut W,
     progress: CommandProgress,
     form: LogForm,
-    /// The day of the first row, in days since the Unix epoch. `None` until a row has been written.
+    /// The day of the first written row, in days since the Unix epoch. `None` until a row has been written.
     first_day: Option<i64>,
     /// The day after the last day that can have rows, in days since the Unix epoch.
     end_day: i64,
@@ -175,7 +175,7 @@ impl<W: Write> Write for RowsWriter<'_, W> {
     }
 }
 
-/// Returns the day of the most recent row that begins in a piece of JSON lines or CSV. `None` if no row begins in it.
+/// Returns the day of the last row that begins in a piece of JSON lines or CSV. `None` if no row begins in the piece.
 fn latest_day(piece: &[u8]) -> Option<UtcDay> {
     let of_row = |row: &[u8]| {
         let time = row.strip_prefix(br#"{"time":""#).unwrap_or(row);

@@ -1,4 +1,5 @@
-//! `weir log verify`: checks that daily sums match the rows in the log backend, and that counters and the journal match both.
+//! `weir log verify`: checks that daily sums match the rows in the log backend, that counters match the sums, and that the log
+//! backend has the journal's rows.
 
 use std::io::Write;
 
@@ -57,17 +58,17 @@ pub struct VerifyArgs {
 struct VerifyTotals {
     rows: u64,
     on_their_way: u64,
-    /// The number of days of accounts with a difference, and how many of them were corrected.
+    /// The number of differing days, counted for each account.
     wrong: u64,
     mended: u64,
-    /// The number of days of accounts whose rows are not all in the log backend yet.
+    /// The number of days for which rows are not in the log backend yet, counted for each account.
     open: u64,
     counters: CounterChecks,
     journal: JournalReport,
 }
 
 impl VerifyArgs {
-    /// Returns the first day to compare and the day before which to stop.
+    /// Returns the first day to compare, and the day after the last one to compare.
     fn range(&self, today: UtcDay) -> (UtcDay, UtcDay) {
         let first = |days| UtcDay(today.0.saturating_sub(Span::new().days(days)));
         let first = self.days.map(first);
@@ -76,7 +77,7 @@ impl VerifyArgs {
     }
 }
 
-/// Compares everything, and prints what differs and how much was compared. Returns an error if a difference remains.
+/// Compares everything, and prints the differences and the number of compared days. Returns an error if a difference remains.
 pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let mut found = VerifyTotals::default();
     let homes = backend::read_log_backends(client).await?;
@@ -98,7 +99,7 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
         found
             .compare(args, (client, &homes), (account, day), &mut lines)
             .await?;
-        // Counters are compared once per account, after its last day, when its sums are corrected.
+        // The counters of an account are compared once, after its last day, because its sums are corrected by then.
         if day.0.saturating_add(Span::new().days(1)) >= until.0 {
             let account = account.clone();
             let asked = VerifyCounters { account, from, until };
@@ -127,7 +128,7 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
 }
 
 impl VerifyTotals {
-    /// Compares one day of one account. If rows are missing and are to be copied, compares the day again afterwards.
+    /// Compares one day of one account. If rows are missing and `--fill` is given, copies them and compares the day again.
     async fn compare(
         &mut self,
         args: &VerifyArgs,
@@ -166,7 +167,7 @@ impl VerifyTotals {
         Ok(())
     }
 
-    /// Prints how much was compared.
+    /// Prints the numbers of compared items.
     fn print_totals(&self, accounts: u64, home: &str, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "{accounts} account{}", if accounts == 1 { "" } else { "s" })?;
         writeln!(out, "{} rows in {home} compared with their daily sums", self.rows)?;
@@ -229,8 +230,8 @@ impl DayState {
     }
 }
 
-/// Compares the rows of a day of an account with its daily sums. Prints what differs, or which journals may still send rows that
-/// the sums include.
+/// Compares the rows of an account's day with its daily sums. Prints the differences, or the journals that may still send rows
+/// that the sums include.
 async fn compare_day(
     client: &AdminClient,
     asked: &VerifyLog,
@@ -252,7 +253,7 @@ async fn compare_day(
     })
 }
 
-/// Prints what is wrong with a day.
+/// Prints the faults of a day.
 fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std::io::Result<()> {
     let place = format!(
         "{}  {}  {}",
@@ -288,18 +289,19 @@ fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std
 /// The results of comparing the counters of all accounts.
 #[derive(Debug, Default)]
 pub(super) struct CounterChecks {
-    /// The number of periods of accounts whose counters were compared.
+    /// The number of compared periods, counted for each account.
     compared: usize,
     /// The number of counters that differ from the daily sums.
     wrong: usize,
-    /// The number of periods of accounts that could not be compared, because their counters changed during each attempt.
+    /// The number of periods, counted for each account, that could not be compared because the counters changed during each
+    /// attempt.
     moving: usize,
-    /// The number of accounts that are older than the retained daily sums.
+    /// The number of accounts that are older than the oldest retained daily sums.
     older: usize,
 }
 
 impl CounterChecks {
-    /// Compares the counters of an account in all periods that contain one of the days, and prints what differs.
+    /// Compares the counters of an account in all periods that contain one of the days, and prints the differences.
     pub(super) async fn compare(
         &mut self,
         client: &AdminClient,
@@ -323,7 +325,7 @@ impl CounterChecks {
         Ok(())
     }
 
-    /// Prints how much was compared.
+    /// Prints the numbers of compared items.
     pub(super) fn print_totals(&self, out: &mut impl Write) -> std::io::Result<()> {
         let compared = self.compared;
         writeln!(out, "counters of {compared} periods compared with the daily sums")?;

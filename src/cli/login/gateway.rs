@@ -23,10 +23,11 @@ const LIMITS: WebLimits = WebLimits {
     answer_bytes_max: 64 * 1024,
     idle_max: 0,
 };
-/// By how much the polling interval grows after a poll that came too early (RFC 8628, section 3.5).
+/// The increase of the polling interval after a poll that was too early (RFC 8628, section 3.5).
 const SLOWER_BY: Duration = Duration::from_secs(5);
-/// The minimum and maximum of the polling interval, and the maximum lifetime of a code, whatever the gateway says.
+/// The minimum and maximum of the polling interval. The interval that the gateway requests is limited to this range.
 const INTERVAL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// The maximum lifetime of a code, which applies if the gateway states a longer one.
 const LASTS_MAX: Duration = Duration::from_secs(3600);
 
 /// A client of the sign-in endpoints of a gateway.
@@ -46,7 +47,7 @@ pub(super) struct SignInEndpoints {
 /// A sign-in that waits until a user approves it.
 pub(super) struct DeviceSignIn {
     device_code: Secret,
-    /// The code that the user compares with the one on the gateway's page.
+    /// The code that the user compares with the code on the gateway's page.
     pub(super) user_code: String,
     /// The URL at which the user approves the sign-in.
     pub(super) open: String,
@@ -63,7 +64,7 @@ pub(super) struct MachineTokens {
     pub(super) refresh: Secret,
 }
 
-/// Why a gateway did not issue or revoke tokens. The messages contain no codes or tokens.
+/// The reason why a gateway did not issue or revoke tokens. Messages never contain codes or tokens.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokenError {
     /// The server has no metadata document for sign-ins.
@@ -75,7 +76,7 @@ pub(crate) enum TokenError {
     /// The user did not approve the code before it expired.
     #[error("the code expired before it was approved: run weir login again")]
     Late,
-    /// The response does not follow the standards. Contains what is wrong with it.
+    /// The response does not follow the standards. Contains a description of its fault.
     #[error("unexpected response ({0}): check that the URL is that of a weir gateway")]
     Odd(String),
     /// There was no response.
@@ -94,8 +95,8 @@ fn error_text(word: &str) -> &str {
 }
 
 impl SignInGateway {
-    /// Creates a client of the gateway at `base`, such as `https://HOST`. Trusts the CA certificates `ca`, in PEM; `None` for
-    /// those of the machine.
+    /// Creates a client of the gateway at `base`, such as `https://HOST`. Trusts the CA certificates `ca` in PEM; `None` for the
+    /// machine's CA certificates.
     pub(super) fn new(base: &str, ca: Option<&[u8]>) -> Result<Self, RootsError> {
         Ok(Self {
             base: base.to_owned(),
@@ -103,8 +104,8 @@ impl SignInGateway {
         })
     }
 
-    /// Fetches the gateway's metadata document and returns its endpoints. Endpoints on another server are refused, because tokens
-    /// must not be sent there.
+    /// Fetches the gateway's metadata document and returns the endpoints in it. Refuses endpoints on another server, because
+    /// tokens must not be sent there.
     pub(super) async fn discover(&self) -> Result<SignInEndpoints, TokenError> {
         let request = Request::get(format!("{}{DISCOVERY}", self.base));
         let (status, document) = self.send(request, Bytes::new()).await?;
@@ -124,7 +125,7 @@ impl SignInGateway {
         })
     }
 
-    /// Begins a sign-in. Returns its codes and where to approve it.
+    /// Begins a sign-in. Returns its codes and the URL at which a user approves it.
     pub(super) async fn begin(&self, at: &SignInEndpoints) -> Result<DeviceSignIn, TokenError> {
         let told = self.post(&at.device, &[("surface", "weir")]).await?;
         let seconds = |name: &str| told.get(name).and_then(Value::as_u64).map(Duration::from_secs);
@@ -162,7 +163,7 @@ impl SignInGateway {
                     "slow_down" => interval += SLOWER_BY,
                     _ => return Err(TokenError::Refused(word)),
                 },
-                // A failed connection is ignored, because the network may return while the code is valid.
+                // A failed connection is ignored, because a later poll may succeed while the code is valid.
                 Err(TokenError::Web(_)) => {}
                 Err(other) => return Err(other),
             }
@@ -193,7 +194,7 @@ impl SignInGateway {
             return Ok(told);
         }
         match told.get("error").and_then(Value::as_str) {
-            // Only an error code of the protocol is used, because a response may quote the request with its tokens.
+            // Only the protocol's error code is used, because the rest of a response may quote the request with its tokens.
             Some(word) if word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
                 Err(TokenError::Refused(word.to_owned()))
             }
@@ -222,7 +223,7 @@ fn read(told: &Value) -> Result<MachineTokens, TokenError> {
     tokens().ok_or_else(|| TokenError::Odd("without tokens".to_owned()))
 }
 
-/// Removes control characters, which could change the state of a terminal, and shortens the text.
+/// Removes control characters from a text, because they could change the state of a terminal, and shortens the text.
 fn printable(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(500).collect()
 }

@@ -1,4 +1,4 @@
-//! Verifies ID tokens (OpenID Connect Core 1.0, section 3.1.3.7). They are signed as described in RFC 7515, section 3.1.
+//! Verifies ID tokens (OpenID Connect Core 1.0, section 3.1.3.7), which are signed as described in RFC 7515, section 3.1.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use crate::domain::sign_in::Role;
 
 /// The accepted difference between the clocks of the provider and this node, in seconds.
 const SKEW: i64 = 60;
-/// The maximum age of an ID token, in seconds. A token is verified just after it was requested.
+/// The maximum age of an ID token, in seconds. It can be short, because a token is verified just after it was requested.
 const AGE_MAX: i64 = 600;
 
 /// The values that the claims of an ID token must have.
@@ -28,7 +28,7 @@ pub(super) struct ExpectedClaims<'a> {
     pub(super) now: i64,
 }
 
-/// Why an ID token is not valid.
+/// The reason why an ID token is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdTokenFault {
     Form,
@@ -43,7 +43,7 @@ pub(crate) enum IdTokenFault {
 }
 
 impl IdTokenFault {
-    /// Returns a description of what is wrong with the ID token.
+    /// Returns a description of the fault.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Form => "it is malformed",
@@ -127,7 +127,7 @@ fn check_claims(claims: &Value, expected: &ExpectedClaims<'_>) -> Result<(), IdT
     if text("nonce") != Some(expected.nonce) {
         return Err(IdTokenFault::Nonce);
     }
-    // A subject has at most 255 characters (section 2).
+    // A subject has at most 255 characters (OpenID Connect Core 1.0, section 2).
     if !text("sub").is_some_and(|subject| (1..=255).contains(&subject.len())) {
         return Err(IdTokenFault::Subject);
     }
@@ -141,7 +141,7 @@ const KEYS_MAX: usize = 64;
 #[derive(Clone, Copy)]
 pub(super) enum IdTokenAlgorithm {
     Rsa(&'static RsaParameters),
-    /// An algorithm on an elliptic curve, with the curve's name in keys.
+    /// An algorithm on an elliptic curve, with the curve's name in JSON Web Keys.
     Curve(&'static str, &'static dyn VerificationAlgorithm),
 }
 
@@ -163,14 +163,14 @@ impl IdTokenAlgorithm {
     }
 }
 
-/// The keys of a provider.
+/// The keys with which a provider signs ID tokens.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IdTokenKeys(Vec<IdTokenKey>);
 
 #[derive(Clone, Debug)]
 struct IdTokenKey {
     id: Option<String>,
-    /// The only algorithm that the key is for. `None` if the key does not name one.
+    /// The only algorithm with which the key can be used. `None` if the key does not name an algorithm.
     algorithm: Option<String>,
     material: KeyMaterial,
 }
@@ -182,14 +182,14 @@ enum KeyMaterial {
 }
 
 impl IdTokenKeys {
-    /// Reads the keys of a JSON Web Key Set. Entries that are not keys for signatures are left out.
+    /// Reads the keys of a JSON Web Key Set. Leaves out entries that are not keys for signatures.
     pub(super) fn read(set: &Value) -> Self {
         let keys = set.get("keys").and_then(Value::as_array);
         let keys = keys.map(Vec::as_slice).unwrap_or_default();
         Self(keys.iter().take(KEYS_MAX).filter_map(IdTokenKey::read).collect())
     }
 
-    /// Returns whether one of the keys has signed `message`. If the signature names a key by `id`, only that key counts.
+    /// Returns whether one of the keys has signed `message`. If the signature names a key by `id`, only this key is tried.
     pub(super) fn verify_any(
         &self,
         message: &[u8],
@@ -259,13 +259,13 @@ const NAME_CHARS_MAX: usize = 200;
 pub(in crate::console) struct Person {
     /// The provider's identifier of the user, which it never reassigns.
     pub(in crate::console) subject: String,
-    /// The user's name. It is the subject if the provider gives no name.
+    /// The user's name, or the subject if the provider sends no name.
     pub(in crate::console) name: String,
     groups: Vec<String>,
 }
 
 impl Person {
-    /// Returns the user that the claims describe. The claim with the groups can be a text or a list.
+    /// Returns the user that the claims describe. The value of the claim with the groups can be a string or a list.
     pub(super) fn from_claims(claims: &Value, groups_claim: &str) -> Self {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
         let names = ["name", "preferred_username", "email", "sub"].map(|claim| visible_name(text(claim)));
@@ -293,7 +293,8 @@ impl Person {
     }
 }
 
-/// Adds the claims of the userinfo endpoint to those of the ID token. `None` if they are about another user (section 5.3.2).
+/// Adds the claims of the userinfo endpoint to the claims of the ID token. `None` if the endpoint's claims are about another user
+/// (OpenID Connect Core 1.0, section 5.3.2).
 pub(super) fn merge_claims(mut claims: Value, told: &Value) -> Option<Value> {
     if told.get("sub")? != claims.get("sub")? {
         return None;

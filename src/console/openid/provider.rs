@@ -21,9 +21,9 @@ use crate::{
     edges::web_client::{RootsError, WebClient, WebLimits, roots_with_platform},
 };
 
-/// How long metadata and keys are used without fetching them again.
+/// The age up to which metadata and keys are used without fetching them again.
 const FRESH: Duration = Duration::from_secs(3600);
-/// How long metadata and keys are used while they cannot be fetched again.
+/// The age up to which metadata and keys are used while they cannot be fetched again.
 const USABLE: Duration = Duration::from_secs(24 * 3600);
 /// The pause after a failed fetch.
 const REST: Duration = Duration::from_secs(2);
@@ -33,8 +33,8 @@ pub(super) struct OpenIdProvider {
     issuer: String,
     fetch: OpenIdClient,
     document: ArcSwapOption<CachedMetadata>,
-    /// Locked while the metadata is fetched, so that it is fetched only once. Contains the time and the reason of the most recent
-    /// failure.
+    /// Contains the time and the reason of the most recent failure; `None` if no fetch has failed since the last success. Locked
+    /// during a fetch, so that concurrent tasks fetch the metadata only once.
     asking: Mutex<Option<(Instant, String)>>,
     keys: ArcSwapOption<CachedKeys>,
 }
@@ -117,9 +117,8 @@ impl OpenIdProvider {
     }
 
     /// Verifies an ID token: it must be signed by one of the provider's keys and match `expected`. Returns the token's claims. If
-    /// none of the cached keys has signed the token, the keys are fetched once more, because the provider may replace them at any
-    /// time. They are also fetched as often as the metadata, because the provider may have withdrawn a key that is no longer
-    /// secret.
+    /// none of the cached keys has signed the token, the keys are fetched again, because the provider may replace them at any
+    /// time. The keys are also fetched as often as the metadata, because the provider may have withdrawn a compromised key.
     pub(super) async fn verify(
         &self,
         metadata: &OpenIdMetadata,
@@ -160,7 +159,7 @@ impl OpenIdProvider {
     }
 }
 
-/// The path of the metadata document below the issuer.
+/// The path of the metadata document, which is appended to the issuer.
 const DOCUMENT: &str = "/.well-known/openid-configuration";
 
 /// The parts of the provider's metadata that weir uses.
@@ -171,9 +170,10 @@ pub(super) struct OpenIdMetadata {
     pub(super) jwks_uri: SecureUrl,
     pub(super) userinfo_endpoint: Option<SecureUrl>,
     pub(super) end_session_endpoint: Option<SecureUrl>,
-    /// Whether the provider accepts the client secret by HTTP basic authentication. It does unless it lists only other methods.
+    /// Whether the provider accepts the client secret by HTTP basic authentication. False only if the provider lists other
+    /// methods without this one.
     pub(super) accepts_basic: bool,
-    /// Whether the provider names itself in every authorization response (RFC 9207).
+    /// Whether every authorization response contains the provider's issuer (RFC 9207).
     pub(super) iss_in_answers: bool,
 }
 
@@ -186,7 +186,7 @@ impl OpenIdMetadata {
     /// Reads the metadata document of an issuer.
     ///
     /// # Errors
-    /// Describes what is wrong with the document.
+    /// A description of the document's fault.
     pub(super) fn read(document: &Value, issuer: &str) -> Result<Self, String> {
         if document.get("issuer").and_then(Value::as_str) != Some(issuer) {
             return Err("its document is from another issuer: `issuer` of [console.openid] must equal the document's, to the last character".to_owned());
@@ -211,8 +211,8 @@ impl OpenIdMetadata {
     }
 }
 
-/// The limits of a request to the provider. The total time includes name resolution. Key sets of large providers have about ten
-/// thousand bytes.
+/// The limits of a request to the provider. The total time includes name resolution. A large provider's key set has about 10,000
+/// bytes.
 const LIMITS: WebLimits = WebLimits {
     connect: Duration::from_secs(5),
     total: Some(Duration::from_secs(5)),
@@ -220,17 +220,17 @@ const LIMITS: WebLimits = WebLimits {
     idle_max: 0,
 };
 
-/// Sends requests to the provider. Its certificate is always verified.
+/// A client that sends requests to the provider and always verifies the provider's certificate.
 pub(super) struct OpenIdClient {
     client: WebClient,
 }
 
-/// Why a request to the provider failed.
+/// The reason why a request to the provider failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OpenIdRequestError {
     /// The provider's error code (RFC 6749, section 5.2). `None` if the provider sent none.
     pub(super) error: Option<String>,
-    /// A description for operators. It contains nothing that was sent to the provider.
+    /// A description for operators. It contains no part of the request.
     pub(super) message: String,
 }
 
@@ -312,7 +312,7 @@ fn read_response(status: StatusCode, body: &[u8]) -> Result<Value, OpenIdRequest
     let json = serde_json::from_slice::<Value>(body).ok();
     if status != StatusCode::OK {
         let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
-        // Only error codes of the protocol are used, because other text may quote what was sent.
+        // Only the protocol's error codes are used, because other text may quote the request.
         let error = error
             .filter(|error| error.len() <= 64 && error.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
         let said = error.map(|error| format!(" and the error {error}")).unwrap_or_default();
@@ -324,7 +324,7 @@ fn read_response(status: StatusCode, body: &[u8]) -> Result<Value, OpenIdRequest
     json.ok_or_else(|| OpenIdRequestError::because("its response is not JSON"))
 }
 
-/// Returns the `Basic` credentials of a client. Its id and its secret are form-encoded first (RFC 6749, section 2.3.1).
+/// Returns the `Basic` credentials of a client. The client id and the secret are form-encoded first (RFC 6749, section 2.3.1).
 pub(super) fn basic_credentials(id: &str, secret: &str) -> String {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     format!(
@@ -367,7 +367,7 @@ mod tests {
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// A provider's endpoint for keys. It counts requests, and returns the key that is derived from a seed, or an invalid
+    /// A provider's endpoint for keys. It counts requests. It returns the key that is derived from a seed, or an invalid
     /// response.
     #[derive(Default)]
     struct Site {
@@ -416,12 +416,12 @@ mod tests {
         let moment = Duration::from_secs(1);
         site.seed.store(1, Ordering::SeqCst);
         assert_eq!(believed(1, Duration::ZERO).await, (true, 1));
-        // The provider replaces its key here. No token that the new key has signed is verified yet.
+        // The provider replaces its key, but no token that the new key has signed is verified yet.
         site.seed.store(2, Ordering::SeqCst);
         assert_eq!(believed(1, FRESH - moment).await, (true, 1), "not asked each time");
         assert_eq!(believed(1, FRESH).await, (false, 2), "somebody else may have it");
         assert_eq!(believed(2, FRESH).await, (true, 2));
-        // An unreachable provider has no effect for a day; after that, nobody can sign in.
+        // If the provider is unreachable, users can sign in for another day, and nobody can after that.
         site.seed.store(0, Ordering::SeqCst);
         assert_eq!(believed(2, 2 * FRESH).await, (true, 3));
         assert_eq!(believed(1, 2 * FRESH).await, (false, 4), "it is not back again");

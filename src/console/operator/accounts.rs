@@ -31,7 +31,7 @@ use crate::{
 
 /// The number of days from which the current rate of spending is computed.
 const WEEK: i64 = 7;
-/// The end of a balance is predicted for at most this number of days.
+/// The maximum number of days for which the end of a balance is predicted.
 const YEAR: i64 = 365;
 /// The number of accounts on one page.
 const PAGE: u64 = 50;
@@ -170,11 +170,12 @@ pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<HtmlPage
     })
 }
 
-/// When a balance runs out at the account's rate of spending in the last seven days, or since the account was created.
+/// A prediction of when a balance runs out. It assumes the account's rate of spending in the last seven days, or since the
+/// account was created.
 #[derive(Debug, PartialEq, Eq)]
 struct BalanceEnd {
     a_day: NanoUsd,
-    /// The number of days until the balance runs out, and the date. `None` if that is more than a year away.
+    /// The number of days until the balance runs out, and the date. `None` if the date is more than a year away.
     at: Option<(i64, Date)>,
 }
 

@@ -1,4 +1,4 @@
-//! The console's page of the audit record, which lists who changed what. The most recent change is first.
+//! The console's page of the audit record, which lists the changes with their authors. The most recent change is first.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -70,7 +70,7 @@ fn row(line: &AuditLine) -> Markup {
                 }
             }
         },
-        // This can be an incomplete line that a full disk has left, for example.
+        // Such a line can be incomplete, for example because the disk was full.
         AuditLine::Other(other) => html! {
             tr { th scope="row" class="none" { "unknown" } td { "unknown" } td {} td {} td { (layout::name(&other.to_string())) } }
         },

@@ -28,7 +28,7 @@ use crate::{
 /// The number of keys on one page.
 const PAGE: usize = 50;
 
-/// The fields of the search: the name of the field of [`ListKeys`], its label, and the HTML input type.
+/// The fields of the search. Each has the name of a field of [`ListKeys`], a label, and an HTML input type.
 const FILTERS: [(&str, &str, &str); 6] = [
     ("search", "Name, id, account or hint", "search"),
     ("account", "Account", "text"),
@@ -194,7 +194,7 @@ pub(super) async fn change(
     Ok(PageResponse::redirect(&below("/keys", id)))
 }
 
-/// The maximum number of accounts that are offered as choices.
+/// The maximum number of accounts that the form for a new key offers as choices.
 const ACCOUNTS_MAX: u64 = 200;
 const RESETS: [(QuotaReset, &str); 4] = [
     (QuotaReset::None, "Never"),
@@ -284,8 +284,8 @@ fn term_inputs(context: &PageContext<'_>, action: &str, key: Option<&KeyDetails>
     }
 }
 
-/// Creates the key that a form describes. If the form is submitted again after a failure with an unknown outcome, no second key
-/// is created.
+/// Creates the key that a form describes. If the outcome is unknown after a failure, submitting the form again does not create a
+/// second key.
 pub(super) async fn create(context: &PageContext<'_>, form: &FormFields) -> Result<HtmlPage, AdminError> {
     let (on_exhausted, finish_factor) = key_page::changed_exhaustion(form)?;
     let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;
@@ -308,11 +308,11 @@ pub(super) async fn create(context: &PageContext<'_>, form: &FormFields) -> Resu
     Ok(key_text_page(context, &key, "The key is created").await)
 }
 
-/// Returns the update of a key, with the fields that differ from those that the form was rendered with.
+/// Returns the update of a key, with the fields whose values differ from those with which the form was rendered.
 pub(super) fn read_update(id: KeyId, form: &FormFields) -> Result<UpdateKey, AdminError> {
     let (on_exhausted, finish_factor) = key_page::changed_exhaustion(form)?;
     let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;
-    // The names are compared as a list, because browsers change line breaks.
+    // The names are parsed before they are compared, because browsers change line breaks in the text.
     let was: Option<ModelNames> = form.text("was.models").parse().ok();
     let models = changed_value(form, "models")?.filter(|models| *models != was);
     Ok(UpdateKey {
@@ -352,7 +352,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// Returns what a form changes, as the body of the call that makes the change.
+    /// Returns the body of the call that makes a form's changes.
     fn changed(form: &str) -> Value {
         let id = KeyId::parse("key_0000000000000001").unwrap();
         let update = read_update(id, &FormFields::read(form.as_bytes())).unwrap();

@@ -19,9 +19,9 @@ use crate::{
 
 /// The number of rows on one page.
 const PAGE: usize = 25;
-/// The maximum time for which one page searches for rows, in milliseconds. A link on the page continues the search.
+/// The maximum time of a page's search for rows, in milliseconds. A link on the page continues the search.
 const LOOK_MS: u64 = 150;
-/// The name in the query of the order that is not the default.
+/// The value of the query's order for [`RowOrder::Oldest`], which is not the default.
 const OLDEST: &str = "oldest";
 /// The number of hours that the page looks back by default.
 const HOURS: &str = "24";
@@ -52,7 +52,7 @@ pub(super) async fn page(context: &PageContext<'_>) -> Result<HtmlPage, AdminErr
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowOrder {
     Newest,
-    /// By day, then by account, then by the time at which they ended, as in `weir log query`.
+    /// By day, then by account, then by the end of the request, as in `weir log query`.
     Oldest,
 }
 
@@ -139,7 +139,7 @@ fn looked_through(looked: &SearchPosition) -> Markup {
 }
 
 fn exports(filter: &LogPageFilter<'_>, order: RowOrder, cursor: &str) -> Markup {
-    // An export begins at the oldest row, so it only uses a cursor of that order.
+    // An export begins at the oldest row, so it can only use a cursor of the order [`RowOrder::Oldest`].
     let from = if order == RowOrder::Oldest { cursor } else { "" };
     let export = to_query(&[&filter[..], &[("cursor", from)]].concat());
     html! {
@@ -178,8 +178,8 @@ fn filter<'a>(context: &PageContext<'a>) -> LogPageFilter<'a> {
     ]
 }
 
-/// Returns a file with the rows from the cursor on. A file that does not have all rows has another name. In JSON lines, its last
-/// line contains the cursor of the next row: `{"next":"..."}`.
+/// Returns a file with the rows from the cursor on. The name of an incomplete file differs from that of a complete one. In JSON
+/// lines, the last line of an incomplete file contains the cursor of the next row: `{"next":"..."}`.
 pub(super) async fn export(context: &PageContext<'_>, form: &str) -> Result<PageResponse, AdminError> {
     let form: LogForm = form
         .parse()

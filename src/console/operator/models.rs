@@ -82,7 +82,7 @@ fn row(model: &ModelView, window: Option<&StabilityWindow>) -> Markup {
     }
 }
 
-/// Renders the price of the first tier. `None` means that the provider is off.
+/// Renders the first tier of a price. `None` means that the provider is off.
 fn price(price: Option<&Arc<Price>>) -> Markup {
     let tier = price.map(|price| price.tariff().and_then(|tariff| tariff.tiers.first()));
     match tier {
@@ -171,7 +171,7 @@ fn all_prices(provider: &str, price: &Price) -> Markup {
     }
 }
 
-/// Returns the prices of a tier. The prices of audio and images come with the price that applies if they have none of their own.
+/// Returns the prices of a tier, each with its name. Each price of audio or images is followed by the price that it replaces.
 fn prices(tier: &Tier) -> [(&'static str, TokenPrice, Option<TokenPrice>); 11] {
     let (input, output, read) = (tier.input, tier.output, tier.cache_read);
     [
@@ -189,8 +189,8 @@ fn prices(tier: &Tier) -> [(&'static str, TokenPrice, Option<TokenPrice>); 11] {
     ]
 }
 
-/// Renders a table of prices by prompt size, with the accessible name `called`. Prices of audio and images are only rendered if
-/// they differ from the prices that they replace.
+/// Renders a table of prices by prompt size, with the accessible name `called`. A price of audio or images is only rendered if it
+/// differs from the price that it replaces.
 fn tiers(called: &str, tiers: &[Tier]) -> Markup {
     let of_tiers: Vec<_> = tiers.iter().map(prices).collect();
     let is_own = |place: usize| {

@@ -66,7 +66,7 @@ fn money(all: &Overview) -> Markup {
     }
 }
 
-/// Renders the usage of some days, and what was paid in on these days.
+/// Renders the usage of some days, and the amount that was paid in on these days.
 fn usage_figures(name: &str, sums: &UsageSums, paid_in: NanoUsd) -> Markup {
     let [input, output] = [sums.usage.input_total(), sums.usage.output_total()].map(layout::thousands);
     html! {
@@ -123,7 +123,7 @@ fn top_costs_row(line: &WeekCostLine, page: &str) -> Markup {
     }
 }
 
-/// Returns the change of a cost from the week before, in percent.
+/// Returns the change of a cost in comparison with the week before, in percent.
 fn change_percent(line: &WeekCostLine) -> String {
     let [cost, before] = [line.cost_nano_usd, line.before_nano_usd].map(|cost| i128::from(cost.nanos()));
     if before <= 0 {
@@ -167,7 +167,7 @@ fn figure(name: &str, value: &Markup) -> Markup {
     html! { div class="card" { dt { (name) } dd { (value) } } }
 }
 
-/// The ways in which the usage can be split, with their names. The first is the default.
+/// The ways in which the usage can be split: the value in the query and the name for display. The first one is the default.
 const SPLITS: [(&str, &str); 4] = [("day", "Day"), ("model", "Model"), ("key", "Key"), ("tag", "Tag")];
 
 pub(super) async fn usage_page(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
@@ -248,9 +248,9 @@ pub(super) struct AttentionSection<'a> {
     pub(super) all: &'a Overview,
     /// All providers.
     pub(super) providers: &'a [ProviderView],
-    /// The public record. `None` until it has been read from the store.
+    /// The public record of the models' performance. `None` until the record has been read from the store.
     pub(super) window: Option<&'a StabilityWindow>,
-    /// The alerts of Prometheus, or why they are not known. `None` if its URL is not configured.
+    /// The alerts of Prometheus, or why they are not known. `None` if the URL of Prometheus is not configured.
     pub(super) alerts: Option<&'a Result<Vec<Alert>, String>>,
 }
 
@@ -291,7 +291,7 @@ impl AttentionSection<'_> {
     }
 }
 
-/// Describes what does not work now at a provider. `None` if everything works or the provider is not configured.
+/// Describes a provider's current problems. `None` if it has no problem or is not configured.
 fn provider_problems(provider: &ProviderView) -> Option<(&str, String)> {
     let mut faults = Vec::new();
     if !provider.configured {
@@ -316,7 +316,8 @@ fn provider_problems(provider: &ProviderView) -> Option<(&str, String)> {
     (!faults.is_empty()).then(|| (provider.name.as_str(), faults.join(", ")))
 }
 
-/// Renders a model that the public record labels degraded or unstable in the current hour. `None` for any other model.
+/// Renders a line for a model that is degraded or unstable in the current hour, according to the public record. `None` for any
+/// other model.
 fn failing_model(model: &ModelWindow) -> Option<Markup> {
     let (_, counters) = model.hours.last()?;
     let health = counters.health();
@@ -333,7 +334,7 @@ fn failing_model(model: &ModelWindow) -> Option<Markup> {
     })
 }
 
-/// Renders the accounts with a low balance, and the number of those that are not listed.
+/// Renders the accounts with a low balance, and the number of further such accounts that are not listed.
 fn low_balances(all: &Overview) -> Vec<Markup> {
     let unnamed = all.low_count.saturating_sub(all.low.len() as u64);
     let account = |account: &AccountDetails| {

@@ -1,4 +1,4 @@
-//! The console's page that displays what a provider's file does to a pasted request. Nothing is sent to a provider.
+//! The console's page that displays how a provider file changes a pasted request. The request is not sent to a provider.
 
 use http::HeaderMap;
 use maud::{Markup, html};
@@ -19,7 +19,7 @@ use crate::{
 };
 
 const ACTION: &str = "/rules";
-/// The maximum number of characters that are displayed of a text which an edit removes or inserts.
+/// The maximum number of characters that are displayed of a removed or inserted text.
 const PLACE_CHARS_MAX: usize = 200;
 
 pub(super) fn page(context: &PageContext<'_>) -> HtmlPage {
@@ -31,7 +31,7 @@ pub(super) fn explain(context: &PageContext<'_>, form: &FormFields) -> Result<Ht
     let name = form.text("provider");
     let files = context.source.rule_files();
     let (file, compiled) = compiled(&files, name).map_err(wrong)?;
-    // The field cannot be called `operation`, because that is the operation id in every form.
+    // The field cannot be called `operation`, because every form uses this name for the operation id.
     let operation = form.non_empty("asked_for").map(operation).transpose().map_err(wrong)?;
     let mut headers = HeaderMap::new();
     for line in form.text("headers").lines().filter(|line| !line.trim().is_empty()) {

@@ -17,7 +17,7 @@ use crate::{
     edges::limiter::{ClientAddress, Limiter, RateAllowance},
 };
 
-/// How often one client address can try to sign in.
+/// The rate at which one client address can try to sign in.
 const SIGN_INS: RateAllowance = RateAllowance {
     per_minute: 10,
     burst: 10,
@@ -38,7 +38,7 @@ pub(crate) struct SignInMethods {
 }
 
 impl SignInMethods {
-    /// Creates the sign-in by `links` and, if it is configured, by `openid`. `trusted` are the networks of the proxies in front
+    /// Creates the sign-in methods from `links` and, if configured, `openid`. `trusted` are the networks of the proxies in front
     /// of weir. `start` is a time before the first request.
     pub(crate) fn new(links: Arc<Links>, openid: Option<OpenId>, trusted: Vec<IpNet>, start: Instant) -> Self {
         Self {
@@ -49,8 +49,8 @@ impl SignInMethods {
         }
     }
 
-    /// Renders the page behind a link. Requesting the page does not redeem the link, so the preview of a chat program does no
-    /// harm. Only the page's form opens a session.
+    /// Renders the page that a link opens. Only the page's form redeems the link and opens a session, so a preview of the link in
+    /// a chat program does no harm.
     pub(super) fn link_page(&self, request: &PageRequest) -> PageResponse {
         let query = request.query();
         let Some(code) = query.non_empty("code") else {
@@ -83,8 +83,8 @@ impl SignInMethods {
         begin(sessions, &operator, request).await
     }
 
-    /// Sends the browser to the OpenID provider. Does so by a page that refreshes to it, because the content security policy of
-    /// the page with the form permits no redirect to another site.
+    /// Sends the browser to the OpenID provider, with a page that refreshes to the provider's address. A redirect is not
+    /// possible, because the content security policy of the page with the form permits no redirect to another site.
     pub(super) async fn redirect_to_provider(&self, request: &PageRequest) -> PageResponse {
         let Some(openid) = &self.openid else {
             return self.sign_in_page();
@@ -155,8 +155,8 @@ impl SignInMethods {
         begin(sessions, &operator, request).await.with_cookie(over)
     }
 
-    /// Renders the page that is displayed after signing out. Users who signed in at the OpenID provider may still be signed in
-    /// there.
+    /// Renders the page that is displayed after signing out. The page says that users who signed in at the OpenID provider may
+    /// still be signed in there.
     pub(super) fn signed_out_page(&self, operator: &Operator) -> PageResponse {
         let Some(openid) = self.openid.as_ref().filter(|_| operator.came_from_openid()) else {
             return PageResponse::redirect("/open");
@@ -180,7 +180,7 @@ impl SignInMethods {
         PageResponse::page(StatusCode::UNAUTHORIZED, framed(&titled("Sign in", content)))
     }
 
-    /// Refuses forms of other sites, and too many attempts from one client address.
+    /// Returns a refusal for a form of another site, and for too many attempts from one client address.
     fn admit(&self, request: &PageRequest) -> Result<(), Box<PageResponse>> {
         if !request.is_same_origin() {
             let content = html! { p class="card" role="alert" { "This form does not come from the console. Nothing was opened." } };
@@ -231,9 +231,9 @@ impl SignInMethods {
 }
 
 async fn begin(sessions: &BrowserSessions, operator: &Operator, request: &PageRequest) -> PageResponse {
-    // A previous session of the browser is closed, because the new one has a cookie of its own.
+    // A previous session of the browser is closed, because the cookie of the new session replaces its cookie.
     if let Some(before) = session::CONSOLE.read(&request.headers, request.connection_security()) {
-        // If the store cannot be reached, the previous session expires by itself. Only this browser has its cookie.
+        // If the store cannot be reached, the previous session expires later. Only this browser has the session's cookie.
         let _ = sessions.close(before).await;
     }
     let id = sessions.open(operator, request.now).await;

@@ -1,8 +1,8 @@
-//! The page on which the owner of a key lets an agent use the key. The owner compares the agent's code with the page, and
-//! approves or refuses it.
+//! The page on which the owner of a key permits an agent to use the key. The owner compares the agent's code with the code on the
+//! page, and approves or refuses the sign-in.
 //!
-//! Opening a link approves nothing. The page warns of attackers who send a victim the code of their own agent (RFC 8628, section
-//! 5.4). Attempts are limited for each client address and each key, so that codes cannot be guessed.
+//! Opening a link does not approve a sign-in. The page warns of attackers who send a victim the code of the attacker's agent (RFC
+//! 8628, section 5.4). Attempts are limited for each client address and each key, so that codes cannot be guessed.
 
 use http::{Method, StatusCode};
 use maud::{Markup, html};
@@ -133,7 +133,7 @@ fn code_page(why: Option<&str>) -> HtmlPage {
     titled("Sign an agent in", content)
 }
 
-/// What the page displays about an agent that waits for approval.
+/// The data that the page displays about an agent that waits for approval.
 struct DevicePrompt<'a> {
     code: &'a UserCode,
     seconds: i64,

@@ -22,12 +22,12 @@ use crate::{
     },
 };
 
-/// In the cookie, this separates the text of a sign-in from the code of the agent that is to be approved.
+/// The separator in the cookie between the random string of a sign-in and the code of the agent to be approved.
 const CODE_SEPARATOR: char = '.';
 
 impl Portal {
-    /// Sends the browser to the OpenID provider, by a page that refreshes to it, because a form must not redirect to another
-    /// site.
+    /// Sends the browser to the OpenID provider, with a page that refreshes to the provider's address. A redirect is not
+    /// possible, because the content security policy permits no redirect of a form to another site.
     pub(super) async fn redirect_to_provider(&self, people: &OidcSignIn, request: &PageRequest) -> PageResponse {
         if let Err(refused) = self.admit(request, None) {
             return *refused;
@@ -83,7 +83,7 @@ impl Portal {
         }
     }
 
-    /// Returns the user as the owner of the user's key. Creates the key if it does not exist.
+    /// Returns the owner of the user's key, and creates the key if it does not exist.
     async fn owner_of_person(&self, people: &OidcSignIn, person: &Person) -> Result<KeyOwner, Box<PageResponse>> {
         let groups = people.template.groups.as_deref();
         if !person.is_in_any(groups) {
@@ -152,7 +152,7 @@ impl OidcSignIn {
         Self { openid, template }
     }
 
-    /// Returns the URL to which the OpenID provider must send the browser of this request back.
+    /// Returns the URL to which the OpenID provider must send this request's browser back.
     pub(super) fn return_url(request: &PageRequest) -> String {
         format!("{}{RETURN}", request.base())
     }

@@ -141,8 +141,8 @@ pub(super) fn rotated_page(made: &KeyDetails, models: &[ModelView], base: &str) 
     }
 }
 
-/// Renders the page for signing in, with a key or by `provider`. If there is a `code` of an agent, the browser then continues to
-/// its approval.
+/// Renders the page for signing in with a key or by `provider`. With the `code` of an agent, the browser continues to the
+/// approval of the code after the sign-in.
 pub(super) fn sign_in_page(
     status: StatusCode,
     why: Option<&str>,
@@ -183,7 +183,7 @@ pub(super) fn refusal(status: StatusCode, why: &str) -> PageResponse {
     PageResponse::page(status, framed::<()>(None, &page))
 }
 
-/// Renders a complete document. If there is a session, it has a button to sign out.
+/// Renders a complete document. With a session, the document has a button to sign out.
 pub(super) fn framed<W>(session: Option<&BrowserSession<W>>, page: &HtmlPage) -> Markup {
     let who = session.map(|session| Forms::new(session, None).button("/portal/sign-out", "Sign out", "plain"));
     let frame = Layout {
@@ -231,7 +231,7 @@ impl Portal {
         Ok(PageResponse::redirect(ROOT))
     }
 
-    /// Makes a change of the session's key. It is refused if the session was not opened with the key's current secret.
+    /// Makes a change of the session's key. The change is refused if the session was not opened with the key's current secret.
     pub(super) async fn request_change<Q: AdminHandler>(
         &self,
         session: &BrowserSession<KeyOwner>,
@@ -245,8 +245,8 @@ impl Portal {
         self.api.call(author, question).await
     }
 
-    /// Refuses changes by a session that was opened with a former secret of the key. Such a session can only read and sign out.
-    /// This is checked first; the store checks it again together with the change.
+    /// Returns an error for a session that was opened with a former secret of the key, because such a session can only read and
+    /// sign out. The store repeats this check together with the change.
     pub(super) async fn check_present_text(&self, session: &BrowserSession<KeyOwner>) -> Result<(), AdminError> {
         let view = self.keys.by_id(&session.who.key).await?;
         let from = ChangePrecondition::Text(session.who.digest);
@@ -254,7 +254,7 @@ impl Portal {
         Ok(present?)
     }
 
-    /// Moves the session to the key's new secret, and displays the secret once.
+    /// Changes the session's secret to the key's new secret, and returns the only page that displays the new secret.
     async fn rotated(&self, session: &BrowserSession<KeyOwner>, made: &KeyDetails, base: &str) -> PageResponse {
         let text = made.key.as_ref().map_or("", KeyText::expose);
         if let Ok(key) = ServiceKey::parse(&self.prefix, text) {
@@ -262,7 +262,7 @@ impl Portal {
                 digest: key.digest(),
                 ..session.who.clone()
             };
-            // If this fails, the owner has to sign in again with the new secret.
+            // If this fails, the owner must sign in again with the new secret.
             let _ = self.sessions.set_person(session, &owner).await;
         }
         // The key has its new secret at this point, so it is displayed even if the models cannot be read.

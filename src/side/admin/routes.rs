@@ -42,7 +42,7 @@ use crate::{
 /// The maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Creates the HTTP service with each call at its path, and the description of the API.
+/// Creates the HTTP service of all calls and of the OpenAPI description.
 pub(super) fn router(admin: Admin) -> Router {
     let AdminRoutes {
         router,
@@ -125,7 +125,7 @@ pub(super) fn all_routes() -> AdminRoutes {
     with_route::<Backup>(routes, get(admin::backup))
 }
 
-/// Returns the description of the given calls.
+/// Returns the OpenAPI description of the given calls.
 pub(super) fn description(describing: &[fn(&mut Description)]) -> Value {
     let mut description = Description::new();
     for describe in describing {
@@ -134,7 +134,7 @@ pub(super) fn description(describing: &[fn(&mut Description)]) -> Value {
     description.document()
 }
 
-/// Adds the route of a call that its handler answers.
+/// Adds the route of the call `Q`, which its [`AdminHandler`] answers.
 fn with_question<Q: AdminHandler>(routes: AdminRoutes) -> AdminRoutes {
     let method = match Q::METHOD {
         Method::GET => MethodFilter::GET,
@@ -145,7 +145,7 @@ fn with_question<Q: AdminHandler>(routes: AdminRoutes) -> AdminRoutes {
     with_route::<Q>(routes, on(method, answer::<Q>))
 }
 
-/// Adds the route of a call that `answering` answers.
+/// Adds the route of the call `Q`, which `answering` answers.
 fn with_route<Q: AdminQuestion>(mut routes: AdminRoutes, answering: MethodRouter<Admin>) -> AdminRoutes {
     routes.describing.push(Description::add::<Q>);
     routes.methods.entry(Q::PATH).or_default().push(Q::METHOD);
@@ -155,8 +155,8 @@ fn with_route<Q: AdminQuestion>(mut routes: AdminRoutes, answering: MethodRouter
     }
 }
 
-/// Returns the error for a method that a path does not support. The error contains the path's pattern, because the request's own
-/// path may contain a secret.
+/// Returns the error for a method that a path does not support. The error contains the pattern of the path instead of the
+/// request's path, which may contain a secret.
 fn method_not_allowed(method: &Method, path: &str, methods: &HashMap<&'static str, Vec<Method>>) -> AdminError {
     let allowed = methods.get(path).into_iter().flatten();
     let allowed: Vec<&str> = allowed.map(Method::as_str).collect();
@@ -190,7 +190,7 @@ async fn answer<Q: AdminHandler>(
     Ok((status, tag, Json(answer)).into_response())
 }
 
-/// Converts the reason why a request body could not be read.
+/// Converts the reason why a request body could not be read to an error of the API.
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 fn body_error(why: BytesRejection) -> AdminError {
     match why.status() {
@@ -202,8 +202,8 @@ fn body_error(why: BytesRejection) -> AdminError {
     }
 }
 
-/// Parses a request body that is a JSON object or empty. The media type must be JSON, because a page of another site can make a
-/// browser send a form, but not JSON.
+/// Parses a request body that is a JSON object or empty. The media type must be JSON. This protects against pages of other sites,
+/// which can make a browser send a form but not JSON.
 fn body_fields(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, AdminError> {
     if body.is_empty() {
         return Ok(Map::new());

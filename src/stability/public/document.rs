@@ -1,4 +1,5 @@
-//! The rendered documents of the public service, each in all content codings. A coding is produced at its first use.
+//! The rendered documents of the public service, each in all content codings. A document is compressed when a coding is first
+//! used.
 
 use std::{
     fmt::Write as _,
@@ -28,14 +29,14 @@ use crate::{
     },
 };
 
-/// Size below which a body is not compressed, in bytes: such a body fits into the first packets anyway.
+/// The size below which a body is not compressed, in bytes. Such a body fits into the first packets without compression.
 const SMALL_BYTES: usize = 512;
-/// The quality of Brotli compression; its maximum is 11. A higher quality needs many times the processor time and saves only a
-/// few per cent.
+/// The quality of Brotli compression, at most 11. A higher quality takes many times the processor time and saves only a few per
+/// cent.
 const BROTLI_QUALITY: i32 = 5;
-/// The base-2 logarithm of the Brotli window. The window has 2^18 bytes, and no answer is much larger.
+/// The base-2 logarithm of the size of the Brotli window. A window of 2^18 bytes is enough, because no answer is much larger.
 const BROTLI_WINDOW_LOG: i32 = 18;
-/// Number of bytes of the digest that an entity tag contains: 16, or 128 bits.
+/// The number of bytes of the digest in an entity tag: 16 bytes, which are 128 bits.
 const TAG_BYTES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,12 +96,13 @@ impl RenderedDocument {
             AcceptedCoding::Gzip => (Some("gzip"), self.gzip.get_or_init(|| gzip(&self.plain)).as_ref()),
             AcceptedCoding::Brotli => (Some("br"), self.brotli.get_or_init(|| brotli(&self.plain)).as_ref()),
         };
-        // If compression failed, the uncompressed bytes are sent. Compression in memory should never fail.
+        // If compression failed, the uncompressed bytes are sent, although compression in memory should never fail.
         let (coding, body) = match (coding, body) {
             (Some(coding), Some(body)) => (Some(coding), body),
             _ => (None, &self.plain),
         };
-        // Each coding is a separate representation, and a strong tag belongs to only one (RFC 9110 section 8.8.3).
+        // Each coding is a separate representation, and a strong tag identifies only one representation (RFC 9110, section
+        // 8.8.3).
         let tag = match coding {
             Some(coding) => format!("\"{}-{coding}\"", self.tag),
             None => format!("\"{}\"", self.tag),
@@ -161,7 +163,7 @@ fn brotli(plain: &[u8]) -> Option<Bytes> {
     Some(Bytes::from(packed))
 }
 
-/// All documents for one snapshot, catalogue and hour.
+/// All documents that are rendered from one snapshot, catalogue and hour.
 #[derive(Debug)]
 pub(super) struct Edition {
     snapshot: Arc<Snapshot>,
@@ -181,7 +183,7 @@ struct ModelDocuments {
 }
 
 impl Edition {
-    /// Creates an edition of the models in the catalogue, and of those that served requests in the window.
+    /// Creates an edition with the models in the catalogue and the models that served requests in the window.
     fn new(snapshot: Arc<Snapshot>, catalogue: Arc<Catalogue>, now: Hour) -> Self {
         let names = catalogue.served_models().map(|model| model.name.as_str());
         let window = StabilityWindow::new(now, names, &snapshot.buckets);
@@ -200,24 +202,24 @@ impl Edition {
         Arc::ptr_eq(&self.snapshot, snapshot) && Arc::ptr_eq(&self.catalogue, catalogue) && self.window.now == now
     }
 
-    /// The time of the snapshot, in seconds since the Unix epoch.
+    /// Returns the time of the snapshot, in seconds since the Unix epoch.
     fn updated_at(&self) -> i64 {
         self.snapshot.read_at_ms.div_euclid(1000)
     }
 
-    /// The JSON document about all models.
+    /// Returns the JSON document about all models.
     pub(super) fn summary(&self) -> &RenderedDocument {
         self.summary
             .get_or_init(|| RenderedDocument::json(record::summary(&self.window)))
     }
 
-    /// The HTML page about all models.
+    /// Returns the HTML page about all models.
     pub(super) fn index(&self) -> &RenderedDocument {
         self.index
             .get_or_init(|| RenderedDocument::html(page::index(&self.window, self.updated_at())))
     }
 
-    /// The JSON document about one model; `None` if no model is named `key`.
+    /// Returns the JSON document about one model; `None` if no model is named `key`.
     pub(super) fn detail(&self, key: &str) -> Option<&RenderedDocument> {
         let (model, leaves) = self.find(key)?;
         let render = || RenderedDocument::json(record::detail(model, self.updated_at()));
@@ -252,7 +254,7 @@ pub(super) struct EditionCache {
 }
 
 impl EditionCache {
-    /// Returns the edition for these inputs. Creates it if the current edition is for other inputs.
+    /// Returns the edition for these inputs. Creates the edition if the current edition has other inputs.
     pub(super) fn edition(&self, snapshot: Arc<Snapshot>, catalogue: Arc<Catalogue>, now: Hour) -> Arc<Edition> {
         let fitting = || {
             let current = self.current.load_full();

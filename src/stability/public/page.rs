@@ -1,8 +1,9 @@
 //! The status pages `/status` and `/status/{model}`: the stability record as HTML.
 //!
-//! A document is self-contained: it has no script and loads nothing else, and its content security policy forbids both. Names
-//! come from an operator's configuration and can contain anything; the template always escapes them. The pages show only
-//! published figures: means, labels and confidence, but neither the number of requests nor any length that would reveal it.
+//! A document is self-contained: it has no script and loads no other resource, and its content security policy forbids both.
+//! Names come from the operator's configuration and can contain any characters; the template always escapes names. The pages
+//! display only published figures: means, labels and confidence. They contain neither the number of requests nor any length from
+//! which it could be derived.
 
 mod chart;
 mod measure;
@@ -26,8 +27,8 @@ pub const CSP: &str = "default-src 'none'; style-src 'sha256-wjHYlQhDmCh6DVaXIbI
 
 const STYLE: &str = concat!(include_str!("look/base.css"), include_str!("page/style.css"));
 
-/// The interval at which a browser reloads an open overview, in seconds. A model's page is not reloaded, so that opened sections
-/// stay open.
+/// The interval at which a browser reloads an open overview, in seconds. A model's page is not reloaded, because a reload would
+/// close opened sections.
 const REFRESH_SECONDS: &str = "60";
 
 /// Returns the overview of all models, as a complete HTML document. `updated_at` is the time at which the figures were read, in
@@ -58,7 +59,7 @@ fn status_document(title: &str, refresh: Option<&str>, content: &Markup) -> Stri
     document(title, &head, content).into_string()
 }
 
-/// The time at which the figures were read, as text and as a `time` element. `at` is in seconds since the Unix epoch.
+/// Renders the time at which the figures were read, as text in a `time` element. `at` is in seconds since the Unix epoch.
 fn updated(at: i64) -> Markup {
     match Timestamp::from_second(at) {
         Ok(at) => html! {
@@ -71,20 +72,20 @@ fn updated(at: i64) -> Markup {
 /// The characters that are percent-encoded in a path segment: all except the unreserved characters of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Returns the path of a model's page or JSON: `before`, followed by the encoded name.
+/// Returns the path of a model's page or JSON document: `before`, followed by the encoded name.
 fn address(before: &str, name: &str) -> String {
     format!("{before}{}", utf8_percent_encode(name, SEGMENT))
 }
 
-/// The pages' icon: three rising bars, in a colour that is visible on light and dark tabs.
+/// The icon of the pages: three rising bars, in a colour that is visible on light and dark browser tabs.
 pub(crate) const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
      d='M3 15V9M8 15V5M13 15V1' stroke='%231f9d5c' stroke-width='4'/%3E%3C/svg%3E";
 
-/// The width of a character of an axis label, in the chart's own units, in the widest of the usual fonts.
+/// The width of a character in an axis label in the widest of the usual fonts, in the chart's own units.
 const AXIS_CHARACTER: usize = 7;
 
-/// Returns the `viewBox` of a chart with this size. `room` is the width that the drawing already leaves for the axis labels. The
-/// box is widened if the longest label needs more.
+/// Returns the `viewBox` of a chart with this size. `room` is the width that the drawing has reserved for the axis labels. The
+/// box is widened if the longest label needs more room.
 pub(crate) fn view_box(labels: impl IntoIterator<Item = String>, room: u32, (width, height): (u32, u32)) -> String {
     let widths = labels.into_iter().map(|label| label.chars().count() * AXIS_CHARACTER);
     let widest = widths.max().and_then(|width| u32::try_from(width).ok()).unwrap_or(0);
@@ -120,7 +121,8 @@ pub(crate) const ALL: [Health; 6] = [
     Health::NoData,
 ];
 
-/// The CSS class with the colours of a health label. It is one letter, because a page about many models contains thousands.
+/// Returns the CSS class with the colours of a health label. The class has one letter, because a page about many models contains
+/// thousands of classes.
 pub(crate) const fn class(health: Health) -> &'static str {
     match health {
         Health::Operational => "o",
@@ -132,12 +134,12 @@ pub(crate) const fn class(health: Health) -> &'static str {
     }
 }
 
-/// A health label as a pill: a dot and the label's name.
+/// Renders a health label as a pill: a dot and the label's name.
 pub(crate) fn pill(health: Health) -> Markup {
     html! { span class={ "pill " (class(health)) } { (health.as_str()) } }
 }
 
-/// The confidence of a model's figures, as a word.
+/// Returns the name of the level of confidence in a model's figures.
 pub(crate) fn confidence(counters: &StabilityCounters) -> &'static str {
     match counters.stats().confidence {
         Confidence::High => "High",
@@ -146,9 +148,9 @@ pub(crate) fn confidence(counters: &StabilityCounters) -> &'static str {
     }
 }
 
-/// The groups of rows in the overview, by label. Models with problems are first, the worst at the top. Then come models that
-/// work, sorted by name, so that a model keeps its place while its rate varies within good values. Models without enough data are
-/// last.
+/// The groups of rows in the overview, by label. Models with problems are first, with the worst at the top. They are followed by
+/// working models, sorted by name, so that a model does not move while its rate varies within good values. Models without enough
+/// data are last.
 const GROUPS: [(&str, &[Health]); 4] = [
     ("Unstable", &[Health::Unstable]),
     ("Degraded", &[Health::Degraded]),
@@ -182,7 +184,7 @@ fn models_with(window: &StabilityWindow, wanted: impl Fn(Health) -> bool) -> imp
     models.into_iter().filter(move |model| wanted(model.total.health()))
 }
 
-/// The summary: one sentence, and the number of models with each label.
+/// Renders the summary: one sentence, and the number of models with each label.
 fn summary(window: &StabilityWindow) -> Markup {
     let count = |health: Health| models_with(window, |found| found == health).count();
     let well = count(Health::Operational) + count(Health::Healthy);
@@ -260,7 +262,7 @@ fn link(model: &ModelWindow) -> Markup {
     html! { a href=(address("/status/", &model.name)) { bdi { (model.name) } } }
 }
 
-/// The list of models without requests.
+/// Renders the list of models without requests.
 fn silent(window: &StabilityWindow) -> Markup {
     let silent: Vec<&ModelWindow> = models_with(window, |health| health == Health::NoData).collect();
     if window.models.is_empty() {

@@ -55,7 +55,7 @@ struct SeriesPoint {
     confidence: Confidence,
 }
 
-/// Returns the JSON about all models: one row for each, sorted by name.
+/// Returns the JSON document about all models, with one row for each model, sorted by name.
 pub(super) fn summary(window: &StabilityWindow) -> Vec<u8> {
     let rows: Vec<SummaryRow<'_>> = window.models.iter().map(row).collect();
     to_json(rows)
@@ -72,8 +72,8 @@ fn row(model: &ModelWindow) -> SummaryRow<'_> {
     }
 }
 
-/// Returns the JSON about one model, with a point for each hour, the oldest first. `updated_at` is in seconds since the Unix
-/// epoch.
+/// Returns the JSON document about one model, with a point for each hour, the oldest first. `updated_at` is the time at which the
+/// counts were read, in seconds since the Unix epoch.
 pub(super) fn detail(model: &ModelWindow, updated_at: i64) -> Vec<u8> {
     let figures = model.total.stats();
     to_json(ModelDetail {
@@ -107,10 +107,10 @@ fn to_json<T: Serialize>(data: T) -> Vec<u8> {
     serde_json::to_vec(&PublicReply { success: true, data }).unwrap_or_default()
 }
 
-/// A refusal. Its text contains nothing of the request.
+/// The reason why a request is refused. The message never quotes the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PublicRefusal {
-    /// The query parameter `hours` is given, but is not exactly 24, or is given twice.
+    /// The query parameter `hours` is not exactly 24, or is given twice.
     HoursNotSupported,
     /// No model has the requested name.
     ModelNotFound,
@@ -120,16 +120,16 @@ pub(super) enum PublicRefusal {
     MethodNotAllowed,
     /// The client accepts none of the content codings.
     EncodingNotAvailable,
-    /// The client's address sends too many requests.
+    /// The client's address has sent too many requests.
     RateLimited {
-        /// The exact time until its next request is accepted.
+        /// The exact time until the next request from this address is accepted.
         wait: Duration,
     },
     /// The stability record has not been read from the store yet.
     NotReady,
 }
 
-/// The `retry-after` before the first read, in seconds. The store is read every few seconds.
+/// The value of `retry-after` before the first read of the store, in seconds.
 const NOT_READY_SECONDS: u64 = 5;
 
 impl PublicRefusal {
@@ -174,7 +174,7 @@ impl PublicRefusal {
         }
     }
 
-    /// Returns the answer. It must not be cached, because the next answer may differ.
+    /// Returns the answer. The answer must not be cached, because the next answer may differ.
     pub(super) fn answer(self) -> PublicResponse {
         let mut headers = open_headers();
         headers.insert(
@@ -196,8 +196,8 @@ impl PublicRefusal {
         }
     }
 
-    /// Returns the seconds for `retry-after`, rounded up so that a client that waits that long is not too early. `None` for
-    /// refusals that a repetition does not change.
+    /// Returns the value of `retry-after` in seconds, rounded up so that a client does not retry too early. `None` for refusals
+    /// that a retry does not change.
     fn retry_after(self) -> Option<u64> {
         match self {
             Self::RateLimited { wait } => {

@@ -1,4 +1,4 @@
-//! The kinds of metrics, and the macro that declares each metric once, with its name, help, labels and kind.
+//! The kinds of metrics, and the macro that declares a metric with its name, help, labels and kind.
 
 use prometheus::core::Collector;
 use prometheus::proto::MetricType;
@@ -46,7 +46,7 @@ pub(super) struct Declaration<'a> {
     pub(super) name: &'a str,
     pub(super) help: &'a str,
     pub(super) labels: &'a [&'a str],
-    /// The upper bounds of a histogram's buckets as one list; empty for other kinds of metrics.
+    /// The upper bounds of a histogram's buckets, as the only list; empty for other kinds of metrics.
     pub(super) buckets: &'a [&'a [f64]],
 }
 
@@ -59,7 +59,7 @@ impl Declaration<'_> {
         HistogramOpts::new(self.name, self.help).buckets(self.buckets.concat())
     }
 
-    /// Returns the labels for a kind of metric that has `N` of them. Fails if the declaration has another number.
+    /// Returns the labels for a kind of metric with `N` labels. Fails if the declaration has another number of labels.
     fn labels<const N: usize>(&self) -> Result<&[&str], prometheus::Error> {
         if self.labels.len() == N {
             return Ok(self.labels);
@@ -85,7 +85,7 @@ pub(super) trait MetricKind: Sized {
 /// The values of a metric at one moment.
 #[derive(Debug)]
 pub(crate) struct MetricReading {
-    /// The metric's name, with the label that [`MetricReading::with_label`] has selected.
+    /// The metric's name, and the label if [`MetricReading::with_label`] has selected one.
     pub(crate) metric: String,
     pub(crate) series: Vec<MetricSeries>,
 }
@@ -134,8 +134,7 @@ impl MetricReading {
     }
 }
 
-/// The value of a label: a string of the program, or a name from the configuration. No text that a client sends can become a
-/// label.
+/// The value of a label: a string constant, or a name from the configuration. Text that a client sends can never become a label.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label<'a>(&'a str);
 
@@ -173,7 +172,7 @@ impl Counter {
         self.0.inc_by(count);
     }
 
-    /// Raises the counter to a total that is counted elsewhere. Call it in a sampler.
+    /// Raises the counter to a total that is counted elsewhere. Called in samplers.
     pub(crate) fn raise_to(&self, total: u64) {
         self.0.inc_by(total.saturating_sub(self.0.get()));
     }
@@ -218,7 +217,7 @@ impl<const N: usize> MetricKind for CounterFamily<N> {
 pub(crate) struct FloatCounter(prometheus::Counter);
 
 impl FloatCounter {
-    /// Raises the counter to a total that is counted elsewhere. Call it in a sampler.
+    /// Raises the counter to a total that is counted elsewhere. Called in samplers.
     pub(crate) fn raise_to(&self, total: f64) {
         self.0.inc_by((total - self.0.get()).max(0.0));
     }
@@ -247,7 +246,7 @@ impl Gauge {
         GaugeGuard(self.0.clone())
     }
 
-    /// Sets the value if it is less than the current one, or if the current one is 0.
+    /// Sets the value if it is less than the current value, or if the current value is 0.
     pub(crate) fn lower_to(&self, value: i64) {
         let shown = self.0.get();
         self.0.set(if shown == 0 { value } else { shown.min(value) });

@@ -1,4 +1,4 @@
-//! Metrics of finished requests. The requests of an endpoint are counted through stored handles, so labels are hashed once and
+//! Metrics of finished requests. The requests of an endpoint are counted through stored handles, so labels are hashed only once,
 //! not for each request.
 
 use std::sync::OnceLock;
@@ -17,14 +17,14 @@ use crate::{
     },
 };
 
-/// How an answer ended that was to be read to its end although its client had disconnected.
+/// The end of a detached answer, which was to be read to its end after its client had disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DetachedEnd {
     /// The answer was read to its end.
     Complete,
     /// The answer broke off, because of the provider or a timeout.
     Broken,
-    /// Too many detached answers were running, so the answer was ended when the client disconnected.
+    /// The answer was ended when the client disconnected, because the maximum number of detached answers was running.
     NoPermit,
 }
 
@@ -41,21 +41,21 @@ impl DetachedEnd {
 }
 
 impl RequestMetrics {
-    /// Creates the counter of each end at zero, so that rates have a value before the first event.
+    /// Creates the counter for each kind of end at zero, so that rates have a value before the first event.
     pub(super) fn create_at_zero(&self) {
         for end in DetachedEnd::ALL {
             self.unattended_ended.with_labels([end.as_str().into()]).raise_to(0);
         }
     }
 
-    /// Counts an answer that was to be read to its end although its client had disconnected.
+    /// Counts a detached answer by its end.
     pub(crate) fn record_detached(&self, end: DetachedEnd) {
         self.unattended_ended.with_labels([end.as_str().into()]).inc();
     }
 }
 
-/// The time series of the requests that one endpoint serves. Each series is created when it gets its first value. The registry
-/// keeps it after the endpoint has been removed.
+/// The time series of the requests that one endpoint serves. A series is created with its first value, and the registry retains
+/// it after the endpoint has been removed.
 #[derive(Debug)]
 pub(crate) struct EndpointSeries {
     protocol: &'static str,
@@ -65,9 +65,9 @@ pub(crate) struct EndpointSeries {
     complete: OnceLock<Counter>,
     /// The counters of tokens, in the order of [`Usage::NAMES`].
     tokens: [OnceLock<Counter>; Usage::NAMES.len()],
-    /// The series of requests whose model name is that of the catalogue.
+    /// The series of requests in which the client sent the catalogue's name of the model.
     asked: GenAiSeries,
-    /// The series of requests whose model name cannot be a label.
+    /// The series of requests in which the client sent a model name that cannot be a label.
     asked_otherwise: GenAiSeries,
 }
 
@@ -90,8 +90,8 @@ impl EndpointSeries {
     }
 }
 
-/// Records a finished request in the metrics. `served` are the series of the endpoint of the last attempt; `None` if there was no
-/// attempt.
+/// Records a finished request in the metrics. `served` are the series for the endpoint of the last attempt; `None` if there was
+/// no attempt.
 pub(super) fn record(
     into: (&RequestMetrics, &GenAiMetrics),
     record: &RequestRecord,
@@ -171,7 +171,7 @@ fn status_class(status: u16) -> &'static str {
     }
 }
 
-/// The time series of requests with the same operation, provider and models. Each series is created when it gets its first value.
+/// The time series of requests with the same operation, provider and models. A series is created with its first value.
 #[derive(Debug, Default)]
 pub(super) struct GenAiSeries {
     /// The durations of requests that ended without an error.
@@ -182,8 +182,8 @@ pub(super) struct GenAiSeries {
 }
 
 impl GenAiMetrics {
-    /// Records a request. `provider`, `asked` (the requested model) and `served` (the catalogue's model) are bounded labels.
-    /// `series` are the time series for these labels and the record's operation.
+    /// Records a request. `provider`, `asked` (the requested model) and `served` (the catalogue's model) are labels. `series` are
+    /// the time series for these labels and the record's operation.
     pub(super) fn record(
         &self,
         record: &RequestRecord,
@@ -202,7 +202,7 @@ impl GenAiMetrics {
             "ok" => series.duration.get_or_init(|| duration("")).observe(seconds),
             error_type => duration(error_type).observe(seconds),
         }
-        // In an answer that is not streamed, the client gets the first token together with the last.
+        // In a non-streaming answer, the client gets the first token together with the last one.
         if let Some(ttft_ms) = record.ttft_ms.filter(|_| record.stream) {
             let labels = [operation, provider, asked, served];
             let first_token = || self.first_token.with_labels(labels);
@@ -225,12 +225,12 @@ impl GenAiMetrics {
     }
 }
 
-/// Converts a count to a float. Exact below 2^53; above that, the nearest float is precise enough for a graph.
+/// Converts a count to a float. The result is exact below 2^53. Above that, the nearest float is precise enough for a graph.
 pub(super) fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// Returns the OpenTelemetry conventions' name for one of weir's operations, or weir's own name if they define none.
+/// Returns the name of an operation in the OpenTelemetry conventions, or weir's own name if the conventions do not define one.
 fn operation_name(operation: Option<&'static str>) -> &'static str {
     match operation {
         Some("messages" | "responses") => "chat",
@@ -241,7 +241,8 @@ fn operation_name(operation: Option<&'static str>) -> &'static str {
     }
 }
 
-/// Returns the OpenTelemetry conventions' name for a provider, or the name of the provider's file if they define no other.
+/// Returns the name of a provider in the OpenTelemetry conventions, or the name of the provider's file if the conventions do not
+/// define one.
 fn provider_name(provider: Label<'_>) -> Label<'_> {
     match provider.as_ref() {
         "gemini" | "google" => "gcp.gemini".into(),
@@ -272,7 +273,7 @@ impl ConnectionMetrics {
         }
     }
 
-    /// The connection metrics of one listener.
+    /// Returns the connection metrics of one listener.
     pub(super) fn listener(&self, listener: &'static str) -> ListenerFigures {
         ListenerFigures {
             listener,
@@ -281,8 +282,8 @@ impl ConnectionMetrics {
         }
     }
 
-    /// Sets the metric of the expiry of all certificates in use. Call it in a sampler. If several certificates have the same name
-    /// and kind of key, the earliest expiry counts.
+    /// Sets the metric of the expiry of all certificates in use. Called in samplers. If several certificates have the same name
+    /// and kind of key, the metric is the earliest expiry.
     pub(crate) fn set_certificate_ends(&self, all: impl Iterator<Item = CertificateEnd>) {
         self.certificate_end.clear();
         for one in all {
@@ -308,11 +309,11 @@ pub(crate) struct CertificateEnd {
 /// The reason why weir closes a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
-    /// The maximum number of connections is open already.
+    /// The maximum number of connections was already open.
     TooMany,
-    /// The connection carried no request, and made room for a new connection.
+    /// The connection carried no request and was closed in favour of a new connection.
     GaveWay,
-    /// The client's address already has its maximum number of connections.
+    /// The client's address already had its maximum number of connections.
     TooManyOfAddress,
     /// The TLS handshake or the PROXY header failed or took too long.
     Handshake,
@@ -367,7 +368,7 @@ impl CloseReason {
     }
 }
 
-/// The connection metrics of one listener.
+/// Returns the connection metrics of one listener.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerFigures {
     listener: &'static str,

@@ -5,21 +5,21 @@ use super::{declared::SocketMetrics, kinds::Counter};
 /// The cause of the end of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SocketEnd {
-    /// The client closed it, or its connection broke.
+    /// The client closed the WebSocket, or the connection broke.
     Client,
-    /// It carried no request for too long, or the client did not answer a ping.
+    /// The WebSocket carried no request for too long, or the client did not answer a ping.
     Idle,
-    /// It reached its maximum age or its maximum number of requests.
+    /// The WebSocket reached its maximum age or its maximum number of requests.
     Lifetime,
-    /// The process shuts down, or the operator has switched sockets off.
+    /// The process shuts down, or the operator has disabled WebSockets.
     Drain,
-    /// Its key is no longer valid.
+    /// The WebSocket's key is no longer valid.
     Key,
     /// The client violated the WebSocket protocol or a limit of a message.
     Protocol,
-    /// The client did not read what was sent to it, or read it too slowly.
+    /// The client did not read messages, or read them too slowly.
     Slow,
-    /// The client did not send a begun message in time.
+    /// The client began a message but did not complete it in time.
     Late,
 }
 
@@ -52,17 +52,17 @@ impl SocketEnd {
 /// The cause of the end of a WebSocket to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineEnd {
-    /// The client's socket ended.
+    /// The client's WebSocket ended.
     Socket,
-    /// It carried no request for too long.
+    /// The WebSocket carried no request for too long.
     Idle,
-    /// The request that it carried was given up: its client disconnected, or it exceeded a time limit.
+    /// The running request was abandoned, because its client disconnected or the request exceeded a time limit.
     Abandoned,
-    /// The provider closed it, or its connection broke.
+    /// The provider closed the WebSocket, or the connection broke.
     Provider,
     /// The provider violated the WebSocket protocol or a limit of a message.
     Protocol,
-    /// The provider began a response that no request asked for.
+    /// The provider began a response without a request.
     Unexpected,
     /// The provider did not answer a ping.
     Silent,
@@ -92,24 +92,24 @@ impl LineEnd {
     }
 }
 
-/// Why a provider has not accepted the handshake of a WebSocket.
+/// The reason why a provider has not accepted the handshake of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeRefusal {
-    /// 426: the provider serves POST only.
+    /// Status 426: the provider only serves POST.
     UpgradeRequired,
-    /// 404 or 405: the provider has no such endpoint.
+    /// Status 404 or 405: the provider does not have this endpoint.
     NotServed,
-    /// 401, 402 or 403: the provider refuses the credential.
+    /// Status 401, 402 or 403: the provider refuses the credential.
     Credential,
-    /// 429: the provider limits the credential.
+    /// Status 429: the provider limits the credential.
     Limited,
     /// A status of 500 or more.
     Failed,
-    /// Any other status, or an answer that is not one to this handshake.
+    /// Any other status, or an answer that does not match the handshake.
     Other,
     /// The connection ended before the answer.
     Broken,
-    /// The answer did not come in time.
+    /// The answer did not arrive in time.
     Late,
 }
 
@@ -125,7 +125,7 @@ impl HandshakeRefusal {
         Self::Late,
     ];
 
-    /// Returns the refusal that an HTTP status means.
+    /// Converts the HTTP status of an answer to the reason of the refusal.
     pub(crate) const fn from_status(status: u16) -> Self {
         match status {
             426 => Self::UpgradeRequired,
@@ -137,7 +137,7 @@ impl HandshakeRefusal {
         }
     }
 
-    /// The label of the refusal in metrics and messages.
+    /// Returns the label of the refusal in metrics and messages.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::UpgradeRequired => "upgrade_required",

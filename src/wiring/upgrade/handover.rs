@@ -1,4 +1,4 @@
-//! The messages of an upgrade, and the predecessor as its successor sees it. The two processes are connected by a socket, which
+//! The messages of an upgrade, and the successor's handle of its predecessor. The two processes are connected by a socket, which
 //! is the successor's standard input. They take turns in sending one line of JSON:
 //!
 //! | predecessor | successor |
@@ -8,7 +8,7 @@
 //! | [`StoreHandover`]: the store's files are closed | |
 //! | | [`SuccessorMessage::Serving`]: the successor serves |
 //!
-//! Instead of each of its messages, the successor can send [`SuccessorMessage::Failed`] or end. After
+//! Instead of any of its messages, the successor can send [`SuccessorMessage::Failed`], or end. After
 //! [`SuccessorMessage::Serving`], the predecessor calls the store through the successor ([`crate::store::embedded::handover`])
 //! until the predecessor ends.
 
@@ -37,7 +37,7 @@ use crate::{
     wiring::{StartError, listeners::InheritedSocket, upgrade::kept_in},
 };
 
-/// The process that this one replaces, with its offer.
+/// The process that this process replaces, with its offer.
 pub(in crate::wiring) struct Predecessor {
     line: UnixStream,
     offer: UpgradeOffer,
@@ -51,7 +51,7 @@ impl Predecessor {
     /// Takes over the connection on standard input, and reads the predecessor's offer from it.
     ///
     /// # Errors
-    /// This process was not started by a serving weir, or that weir uses another version of the protocol.
+    /// This process was not started by a serving weir, or the serving weir uses another version of the protocol.
     pub(in crate::wiring) fn from_stdin() -> Result<Self, StartError> {
         let line = io::stdin().as_fd().try_clone_to_owned().map_err(connection_error)?;
         let line = UnixStream::from(line);
@@ -73,10 +73,11 @@ impl Predecessor {
         self.line.try_clone().map(FailureReporter).map_err(connection_error)
     }
 
-    /// Checks that the predecessor has its store and its journal where `config` has them.
+    /// Checks that the predecessor's store and journal have the same locations as in `config`.
     ///
     /// # Errors
-    /// They are elsewhere. Without a restart, unsettled charges of the predecessor would be lost.
+    /// The locations differ. An upgrade to other locations would lose the predecessor's unsettled charges, so weir must be
+    /// restarted.
     pub(in crate::wiring) fn check_locations(&self, config: &Config) -> Result<(), StartError> {
         let (before, now) = (&self.offer.kept_in, kept_in(config));
         if *before == now {
@@ -97,8 +98,8 @@ impl Predecessor {
         inherited.collect()
     }
 
-    /// Reports to the predecessor that this process needs only the store, and waits until the predecessor hands it over. Returns
-    /// the predecessor's state that no file has.
+    /// Reports to the predecessor that this process needs only the store, and waits until the predecessor hands over the store.
+    /// Returns the part of the predecessor's state that is in no file.
     ///
     /// # Errors
     /// The predecessor has not handed over the store, and continues to serve.
@@ -119,8 +120,8 @@ impl Predecessor {
     /// The connection cannot be used.
     pub(in crate::wiring) fn report_serving(self) -> Result<UnixStream, StartError> {
         if let Err(error) = send(&self.line, &SuccessorMessage::Serving) {
-            // A predecessor that gives up the upgrade kills this process. As this process lives, the predecessor has ended, and
-            // no other process serves.
+            // A predecessor that abandons the upgrade kills this process. This process still runs, so the predecessor has ended,
+            // and no other process serves.
             tracing::warn!(%error, "cannot report to the previous process that this one serves: it has ended");
         }
         self.line.set_nonblocking(true).map_err(connection_error)?;
@@ -145,7 +146,7 @@ fn connection_error(error: io::Error) -> StartError {
 
 /// The version of the protocol. Each incompatible change increases it.
 pub(super) const PROTOCOL: u32 = 1;
-/// The maximum number of handed-over sockets. There is one for each listener.
+/// The maximum number of handed-over sockets. Each listener has one.
 pub(super) const SOCKETS_MAX: usize = 16;
 /// The maximum length of an offer, in bytes.
 const OFFER_BYTES_MAX: usize = 16 * 1024;
@@ -160,12 +161,12 @@ pub(super) struct UpgradeOffer {
     pub(super) protocol: u32,
     /// The name of each socket's listener, and its configured address.
     pub(super) sockets: Vec<(String, SocketAddr)>,
-    /// Where the predecessor has its store and its journal. The successor must have them there too.
+    /// The locations of the predecessor's store and journal, which must also be the successor's.
     pub(super) kept_in: String,
 }
 
-/// Hands over the store, whose files the predecessor has closed, with the state that no file has. `None` for a store that several
-/// processes share.
+/// Hands over the store, whose files the predecessor has closed, with the state that is in no file. `None` for a store that
+/// several processes share.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StoreHandover {
     pub(super) carried: Option<HandoverState>,
@@ -237,7 +238,8 @@ pub(super) fn send_line(mut to: &UnixStream, line: &[u8]) -> io::Result<()> {
     to.write_all(line)
 }
 
-/// Waits for one message. Buffered reading loses nothing, because the other process sends nothing more until it gets an answer.
+/// Waits for one message. The read buffer never contains bytes of a further message, because the other process sends nothing more
+/// until it gets an answer.
 pub(super) fn receive<T: DeserializeOwned>(from: &UnixStream) -> io::Result<T> {
     let mut line = Vec::new();
     io::BufReader::new(from.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;

@@ -11,7 +11,8 @@ use crate::{
     stability::public::page,
 };
 
-/// The width of the drawing in its own units. One unit is about one pixel, so the drawing's text is as large as the page's.
+/// The width of the drawing in its own units. One unit is about one pixel, so text in the drawing is as large as text on the
+/// page.
 const WIDTH: u32 = 332;
 const HEIGHT: u32 = 150;
 /// The positions of the axes, in the drawing's units.
@@ -65,7 +66,8 @@ pub(super) fn chart(measure: &Measure, model: &ModelWindow) -> Markup {
     }
 }
 
-/// Returns the points of the hours with measurements, split into runs without gaps. `top` is the value at the top of the scale.
+/// Returns the points of the hours with measurements, grouped into runs of consecutive hours. `top` is the value at the top of
+/// the scale.
 fn runs(measure: &Measure, model: &ModelWindow, top: f64) -> Vec<Vec<ChartPoint>> {
     let mut runs = vec![Vec::new()];
     for ((hour, counters), slot) in model.hours.iter().zip(0_u32..) {
@@ -103,13 +105,13 @@ fn area(run: &[ChartPoint]) -> String {
     format!("{}V{BOTTOM}H{start:.1}Z", line(run))
 }
 
-/// Returns the positions and values of the grid lines, at half and at the top of the scale; empty without measurements.
+/// Returns the positions and values of the grid lines at half and at the top of the scale; empty without measurements.
 fn levels(top: Option<f64>) -> Vec<(u32, f64)> {
     let levels = |top: f64| vec![(BOTTOM - (BOTTOM - TOP) / 2, top / 2.0), (TOP, top)];
     top.map(levels).unwrap_or_default()
 }
 
-/// The grid lines with their values, the zero line, and the labels of the hours.
+/// Renders the grid lines with their values, the zero line, and the labels of the hours.
 fn axes(measure: &Measure, model: &ModelWindow, scale: &[(u32, f64)]) -> Markup {
     let right = model.hours.iter().fold(LEFT, |right, _| right + SLOT);
     html! {
@@ -128,7 +130,7 @@ fn axes(measure: &Measure, model: &ModelWindow, scale: &[(u32, f64)]) -> Markup 
     }
 }
 
-/// A text with the lowest and the highest value and their hours, or with a single value if both are formatted alike.
+/// Returns a text with the lowest and the highest value and their hours. The text has a single value if both are formatted alike.
 fn range(measure: &Measure, runs: &[Vec<ChartPoint>]) -> String {
     let points = || runs.iter().flatten();
     let least = points().min_by(|one, other| one.value.total_cmp(&other.value));
@@ -147,7 +149,7 @@ fn range(measure: &Measure, runs: &[Vec<ChartPoint>]) -> String {
     )
 }
 
-/// Returns the next higher value that is easy to read on a scale, like its half; 1 for 0.
+/// Rounds a value up to a number that is easy to read on a scale and whose half is also easy to read. Returns 1 for 0.
 fn round_up(value: f64) -> f64 {
     let mut scale = 1.0;
     while scale < value && scale < f64::MAX / 100.0 {

@@ -1,4 +1,4 @@
-//! The four figures of a model (success rate, latency, first token, speed): how each is computed and formatted.
+//! The four figures of a model (success rate, latency, first token, speed), with the functions that compute and format them.
 
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use crate::{
 /// One figure of a model, such as its latency.
 #[derive(Clone, Copy)]
 pub(super) struct Measure {
-    /// The name of the figure, for the head of a column.
+    /// The name of the figure, for a column heading.
     pub(super) name: &'static str,
     /// The meaning of the figure, in one sentence.
     pub(super) meaning: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    /// The value of this figure; `None` if nothing was measured.
+    /// Returns the value of this figure; `None` if nothing was measured.
     pub(super) fn value_in(&self, counters: &StabilityCounters) -> Option<f64> {
         (self.value)(counters)
     }
@@ -29,7 +29,7 @@ impl Measure {
         (self.formatter)(value)
     }
 
-    /// The value of this figure with its unit, as HTML; a dash if nothing was measured.
+    /// Renders the value of this figure with its unit; a dash if nothing was measured.
     pub(super) fn markup(&self, counters: &StabilityCounters) -> Markup {
         match self.value_in(counters) {
             Some(value) => html! { (self.format(value)) },
@@ -73,7 +73,7 @@ pub(super) const SPEED: Measure = Measure {
 /// All figures, in the order of the columns.
 pub(super) const ALL: [Measure; 4] = [SUCCESS, LATENCY, FIRST_TOKEN, SPEED];
 
-/// Formats a percentage with two decimals, as published; 100 without decimals, because it is exact.
+/// Formats a percentage with two decimals, as it is published. The value 100 has no decimals, because it is exact.
 fn per_cent(value: f64) -> String {
     if value >= 100.0 {
         "100 %".to_owned()
@@ -82,8 +82,8 @@ fn per_cent(value: f64) -> String {
     }
 }
 
-/// Formats a duration in milliseconds, seconds or minutes. The unit changes where rounding would otherwise produce the first
-/// value of the next unit.
+/// Formats a duration in milliseconds, seconds or minutes. A value that would be rounded up to the next unit is formatted in that
+/// unit.
 fn duration(ms: f64) -> String {
     if ms < 9.95 {
         format!("{ms:.1} ms")
@@ -104,12 +104,12 @@ fn tokens_per_second(value: f64) -> String {
     }
 }
 
-/// The width of an hour in a strip, in the drawing's units. The width of the hour's bar is in the style sheet.
+/// The width of an hour in a strip, in the drawing's units. The style sheet has the width of the bar within it.
 const SLOT: u32 = 8;
 const HEIGHT: u32 = 24;
 
-/// The strip of a model: one bar for each hour, the oldest on the left. It does not reveal the number of requests. A bar's height
-/// depends on its label only, so that labels can be distinguished without colours.
+/// Renders the strip of a model: one bar for each hour, with the oldest hour on the left. The strip does not reveal the number of
+/// requests. The height of a bar depends only on the hour's label, so labels can be distinguished without colours.
 pub(super) fn strip(model: &ModelWindow) -> Markup {
     let width = model.hours.iter().fold(0, |width, _| width + SLOT);
     html! {
@@ -145,12 +145,12 @@ const fn height(health: Health) -> u32 {
     }
 }
 
-/// The time at which an hour begins, such as `14:00`.
+/// Formats the time at which an hour begins, such as `14:00`.
 pub(super) fn clock(hour: Hour) -> String {
     format!("{:02}:00", hour.number().rem_euclid(24))
 }
 
-/// The number of hours with each label, as text for readers who cannot see the bars.
+/// Returns the number of hours with each label, as text for readers who cannot see the bars.
 fn summary(model: &ModelWindow) -> String {
     let mut parts = Vec::new();
     for health in page::ALL {
@@ -164,7 +164,7 @@ fn summary(model: &ModelWindow) -> String {
     format!("Last 24 hours: {}", parts.join(", "))
 }
 
-/// The legend of colours and heights, to be placed below a table of strips.
+/// Renders the legend of colours and heights, for display below a table of strips.
 pub(super) fn legend() -> Markup {
     html! {
         ul class="legend" aria-label="What the bars mean" {

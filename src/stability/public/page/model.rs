@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// The number of hours between two labels below the strip of hours.
+/// The number of hours between two labels below the strip.
 const TICK_HOURS: usize = 6;
 
 /// Returns the content of the `body` element.
@@ -59,7 +59,7 @@ fn ticks(model: &ModelWindow) -> Markup {
     }
 }
 
-/// The hours as a table, the newest hour first.
+/// Renders the hours as a table, with the newest hour first.
 fn table(model: &ModelWindow) -> Markup {
     html! {
         details class="card" {
@@ -90,12 +90,12 @@ fn table(model: &ModelWindow) -> Markup {
     }
 }
 
-/// The path of the JSON about all models.
+/// The path of the JSON document about all models.
 pub(super) const SUMMARY: &str = "/web/v1/model-stability/summary";
 const OPENAPI: &str = "/web/v1/openapi.json";
 
-/// The section that explains how the figures are measured, with links to the JSON. `json` is the path of the JSON with this
-/// page's figures.
+/// Renders the section that explains how the figures are measured, with links to the JSON documents. `json` is the path of the
+/// document with this page's figures.
 pub(super) fn section(json: &str) -> Markup {
     html! {
         section class="method" aria-labelledby="method" {
