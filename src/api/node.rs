@@ -177,13 +177,13 @@ pub(crate) struct ProviderView {
     /// The provider's credentials, with their cooldowns.
     pub(crate) credentials: Vec<CredentialView>,
     /// The number of network addresses that are currently skipped after consecutive failures.
-    pub(crate) places_ejected: usize,
+    pub(crate) backends_ejected: usize,
     /// The provider's network addresses, sorted; empty until its host names are resolved.
-    pub(crate) places: Vec<PlaceView>,
+    pub(crate) backends: Vec<BackendView>,
     /// The provider's hosts whose addresses are unknown.
     pub(crate) unresolved: Vec<String>,
     /// The models for which the provider is currently skipped after consecutive failures.
-    pub(crate) passed_over: Vec<PassedOverView>,
+    pub(crate) open_circuits: Vec<OpenCircuitView>,
 }
 
 /// A credential of a provider, without its secret.
@@ -192,12 +192,12 @@ pub(crate) struct CredentialView {
     /// The credential's name in the configuration.
     pub(crate) name: String,
     /// The number of seconds until the credential's cooldown ends; 0 if it is in use.
-    pub(crate) rests_seconds: u64,
+    pub(crate) cooldown_seconds: u64,
 }
 
 /// A network address of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PlaceView {
+pub(crate) struct BackendView {
     /// The IP address and port.
     pub(crate) address: String,
     /// The scheme, host and port in the configuration.
@@ -208,11 +208,11 @@ pub(crate) struct PlaceView {
 
 /// A model for which a provider is currently skipped after consecutive failures.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PassedOverView {
+pub(crate) struct OpenCircuitView {
     /// The model's name at the provider.
     pub(crate) model: String,
     /// The number of seconds until a request may probe the model at this provider.
-    pub(crate) asked_again_seconds: u64,
+    pub(crate) probe_seconds: u64,
 }
 
 /// Switches a provider on: this node sends requests to it again.

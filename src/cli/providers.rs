@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     api::node::{
-        CredentialView, DisableProvider, EnableProvider, ListModels, ListProviders, PassedOverView, ProviderView,
+        CredentialView, DisableProvider, EnableProvider, ListModels, ListProviders, OpenCircuitView, ProviderView,
     },
     cli::admin_client::{AdminClient, AdminClientError, ClientArgs, write_json},
     domain::wire::Protocol,
@@ -84,14 +84,14 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
             write_json(out, provider)?;
             continue;
         }
-        let is_unresolved = !provider.unresolved.is_empty() && provider.places.is_empty();
+        let is_unresolved = !provider.unresolved.is_empty() && provider.backends.is_empty();
         let state = match (provider.configured, provider.enabled) {
             (_, false) => "disabled",
             (false, true) => "off",
             (true, true) if is_unresolved => "unresolved",
             (true, true) => "on",
         };
-        let credential = |one: &CredentialView| match one.rests_seconds {
+        let credential = |one: &CredentialView| match one.cooldown_seconds {
             0 => one.name.clone(),
             seconds => format!("{} (cools down for {seconds} s)", one.name),
         };
@@ -111,17 +111,17 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
 /// Describes the models and backends of a provider that are not used now. The text is appended to the provider's line.
 fn skipped_text(provider: &ProviderView) -> String {
     let mut text = String::new();
-    for PassedOverView {
+    for OpenCircuitView {
         model,
-        asked_again_seconds: seconds,
-    } in &provider.passed_over
+        probe_seconds: seconds,
+    } in &provider.open_circuits
     {
         text += &format!("; skipped for {model} (tried again in {seconds} s)");
     }
     for host in &provider.unresolved {
         text += &format!("; {host} has no address");
     }
-    match provider.places_ejected {
+    match provider.backends_ejected {
         0 => {}
         1 => text += "; 1 backend not used",
         count => text += &format!("; {count} backends not used"),

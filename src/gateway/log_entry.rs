@@ -162,13 +162,13 @@ pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Optio
     }
 }
 
-/// Logs a failed connect to the backend `place`, after which another attempt follows.
-pub(crate) fn log_failed_connect(request_id: &str, provider: &str, place: Option<SocketAddr>, cause: &'static str) {
-    let place = place.map(tracing::field::display);
+/// Logs a failed connect to `backend`, after which another attempt follows.
+pub(crate) fn log_failed_connect(request_id: &str, provider: &str, backend: Option<SocketAddr>, cause: &'static str) {
+    let backend = backend.map(tracing::field::display);
     tracing::warn!(
         request_id,
         provider,
-        place,
+        backend,
         cause,
         "cannot connect to a backend of the provider: another attempt follows"
     );

@@ -54,7 +54,7 @@ pub(crate) struct Pool {
     /// The circuits of each model, by the provider's name for the model. The configuration bounds the number of models.
     models: Arc<Mutex<BTreeMap<String, ModelBreakers>>>,
     /// The number of requests that were sent to another provider because an open circuit or a cooldown made this one unusable.
-    passed_over: Arc<AtomicU64>,
+    skipped: Arc<AtomicU64>,
     budget: Arc<Mutex<RetryBudget>>,
     budget_percent: u16,
 }
@@ -175,7 +175,7 @@ impl Pool {
             credentials: Credentials::new(&provider.credentials, known.map(|pool| &pool.credentials)),
             backends,
             models: known.map(|pool| Arc::clone(&pool.models)).unwrap_or_default(),
-            passed_over: known.map(|pool| Arc::clone(&pool.passed_over)).unwrap_or_default(),
+            skipped: known.map(|pool| Arc::clone(&pool.skipped)).unwrap_or_default(),
             budget,
             budget_percent: percent,
         }
@@ -209,24 +209,24 @@ impl Pool {
     /// Returns the models with an open circuit, in the order of their names.
     pub(crate) fn open_circuits(&self, now: Instant) -> Vec<OpenCircuit> {
         let models = self.models.lock();
-        let passed_over = |(upstream_model, model): (&String, &ModelBreakers)| {
+        let skipped = |(upstream_model, model): (&String, &ModelBreakers)| {
             let (generating, counting) = (model.generating.open_until(now), model.counting.open_until(now));
             Some(OpenCircuit {
                 upstream_model: upstream_model.clone(),
                 until: generating.max(counting)?,
             })
         };
-        models.iter().filter_map(passed_over).collect()
+        models.iter().filter_map(skipped).collect()
     }
 
     /// Counts a request that is sent to another provider because an open circuit or a cooldown makes this one unusable.
-    pub(crate) fn count_passed_over(&self) {
-        self.passed_over.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_skipped(&self) {
+        self.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of requests counted by [`Pool::count_passed_over`] since the start.
-    pub(crate) fn passed_over(&self) -> u64 {
-        self.passed_over.load(Ordering::Relaxed)
+    /// The number of requests counted by [`Pool::count_skipped`] since the start.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
     }
 
     /// Adds the share of a first attempt to the retry budget.

@@ -77,7 +77,7 @@ facts! {
     /// the journal takes no records, so no request is admitted
     WeirJournalDown = Value(|m| m.journal.up.read()), Is(0.0);
     /// the store is unreachable
-    WeirStoreAway = Value(|m| m.store.up.read()), Is(0.0);
+    WeirStoreUnavailable = Value(|m| m.store.up.read()), Is(0.0);
     /// the journal's disk has {} bytes left
     WeirJournalDiskLow = Value(|m| m.journal.disk_free.read()), Under(1_073_741_824.0);
     /// {} charges or changes of accounts were lost: the log names the accounts
@@ -106,7 +106,7 @@ facts! {
     /// the store's memory is nearly full: {} of it is used
     WeirStoreMemoryLow = Share(|m| m.store.memory_used.read(), |m| m.store.memory_max.read()), Over(0.8);
     /// this node's clock differs from the store's by {} seconds
-    WeirClockOff = Magnitude(|m| m.store.clock_offset.read()), Over(30.0);
+    WeirClockSkew = Magnitude(|m| m.store.clock_offset.read()), Over(30.0);
     /// {provider} refused weir's own credential {ago} ({} since the start)
     WeirProviderCredentialRefused = Value(|m| m.providers.credential_refused.read()), Grown(0.0, 10);
     /// {host} could not be resolved {ago} ({} since the start)
@@ -119,9 +119,9 @@ facts! {
     /// the last reload failed, so an older configuration is in force: `weir check` displays the errors
     WeirConfigReloadFailed = Value(|m| m.program.reload_failed.read()), Is(1.0);
     /// the certificate for {name} ({key}) of [{listener}] expires today, or has expired
-    WeirCertificateEnded = Until(|m| m.connections.certificate_end.read()), Under(86_400.0);
+    WeirCertificateExpired = Until(|m| m.connections.certificate_end.read()), Under(86_400.0);
     /// the certificate for {name} ({key}) of [{listener}] expires within two weeks
-    WeirCertificateEnds = Until(|m| m.connections.certificate_end.read()), UnderDays(14);
+    WeirCertificateExpiring = Until(|m| m.connections.certificate_end.read()), UnderDays(14);
     /// file descriptors run out: {} of the allowed ones are open
     WeirDescriptorsLow = Share(|m| m.process.open_fds.read(), |m| m.process.max_fds.read()), Over(0.8);
     /// lines of the access log were lost {ago} ({} since the start)

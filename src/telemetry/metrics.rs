@@ -113,7 +113,7 @@ impl Metrics {
                 let provider = Label::configured(provider);
                 self.providers.on.with_labels([provider]).set(0);
                 self.providers.credential_refused.with_labels([provider]).raise_to(0);
-                self.providers.passed_over.with_labels([provider]).raise_to(0);
+                self.providers.skipped.with_labels([provider]).raise_to(0);
             }
         }
         self.labels.store(labels.into());

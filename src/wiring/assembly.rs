@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::{
     admin::{Admin, AdminStores, ProviderDirectory, Upgrades, audit::Audit},
-    api::node::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView},
+    api::node::{BackendView, CredentialView, ModelView, OpenCircuitView, ProviderView},
     domain::{
         catalogue::{Catalogue, Model},
         money::price::Price,
@@ -236,7 +236,7 @@ impl ProviderDirectory for ServedCatalogue {
             let credentials = pool.map(|pool| {
                 let state = |one: &Arc<CredentialState>| CredentialView {
                     name: one.credential.name.clone(),
-                    rests_seconds: one.cooldown_end(now).map_or(0, |until| (until - now).as_secs()),
+                    cooldown_seconds: one.cooldown_end(now).map_or(0, |until| (until - now).as_secs()),
                 };
                 pool.credentials.iter().map(state).collect()
             });
@@ -247,10 +247,10 @@ impl ProviderDirectory for ServedCatalogue {
                 why_off: provider.why_off(),
                 enabled: !self.switches.is_off(&provider.name),
                 credentials: credentials.unwrap_or_default(),
-                places_ejected: pool.map_or(0, |pool| pool.ejected(now)),
-                places: pool.map(|pool| places(pool, now)).unwrap_or_default(),
+                backends_ejected: pool.map_or(0, |pool| pool.ejected(now)),
+                backends: pool.map(|pool| backends(pool, now)).unwrap_or_default(),
                 unresolved: pool.map(|pool| pool.unresolved()).unwrap_or_default(),
-                passed_over: pool.map(|pool| passed_over(pool, now)).unwrap_or_default(),
+                open_circuits: pool.map(|pool| open_circuits(pool, now)).unwrap_or_default(),
             }
         };
         live.catalogue.providers().map(view).collect()
@@ -261,27 +261,27 @@ impl ProviderDirectory for ServedCatalogue {
     }
 }
 
-fn places(pool: &Pool, now: Instant) -> Vec<PlaceView> {
-    let view = |place: BackendState| PlaceView {
-        address: place.address.to_string(),
+fn backends(pool: &Pool, now: Instant) -> Vec<BackendView> {
+    let view = |backend: BackendState| BackendView {
+        address: backend.address.to_string(),
         origin: format!(
             "{}://{}",
-            if place.origin.https { "https" } else { "http" },
-            place.origin.authority()
+            if backend.origin.https { "https" } else { "http" },
+            backend.origin.authority()
         ),
-        ejected_seconds: place.ejected_until.map_or(0, |until| (until - now).as_secs().max(1)),
+        ejected_seconds: backend.ejected_until.map_or(0, |until| (until - now).as_secs().max(1)),
     };
-    let mut places: Vec<PlaceView> = pool.backend_states(now).into_iter().map(view).collect();
+    let mut backends: Vec<BackendView> = pool.backend_states(now).into_iter().map(view).collect();
     // A backend that several operations share is returned once.
-    places.sort();
-    places.dedup();
-    places
+    backends.sort();
+    backends.dedup();
+    backends
 }
 
-fn passed_over(pool: &Pool, now: Instant) -> Vec<PassedOverView> {
-    let view = |one: OpenCircuit| PassedOverView {
+fn open_circuits(pool: &Pool, now: Instant) -> Vec<OpenCircuitView> {
+    let view = |one: OpenCircuit| OpenCircuitView {
         model: one.upstream_model,
-        asked_again_seconds: (one.until - now).as_secs(),
+        probe_seconds: (one.until - now).as_secs(),
     };
     pool.open_circuits(now).into_iter().map(view).collect()
 }

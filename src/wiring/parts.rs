@@ -262,11 +262,9 @@ impl NodeParts {
                     .count();
                 let (of, labels) = (&metrics.providers, [metrics.provider_label(provider)]);
                 of.credentials_resting.with_labels(labels).set(resting);
-                of.places_ejected.with_labels(labels).set(pool.ejected(now));
-                of.models_passed_over
-                    .with_labels(labels)
-                    .set(pool.open_circuits(now).len());
-                of.passed_over.with_labels(labels).raise_to(pool.passed_over());
+                of.backends_ejected.with_labels(labels).set(pool.ejected(now));
+                of.circuits_open.with_labels(labels).set(pool.open_circuits(now).len());
+                of.skipped.with_labels(labels).raise_to(pool.skipped());
             }
             for (host, total) in resolver.failures() {
                 let host = Label::configured(&host);

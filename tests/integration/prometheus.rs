@@ -172,8 +172,12 @@ fn a_store_that_is_away_raises_an_alarm_until_it_is_back() {
     weir.wait_for_store(true);
     let prometheus = Prometheus::start(&weir).unwrap();
     prometheus.samples("weir_store_up == 1");
-    let firing = "ALERTS{alertname=\"WeirStoreAway\",alertstate=\"firing\"}";
-    assert!(prometheus.query("ALERTS{alertname=\"WeirStoreAway\"}").is_empty());
+    let firing = "ALERTS{alertname=\"WeirStoreUnavailable\",alertstate=\"firing\"}";
+    assert!(
+        prometheus
+            .query("ALERTS{alertname=\"WeirStoreUnavailable\"}")
+            .is_empty()
+    );
     redis.down();
     let alarms = prometheus.samples(firing);
     let labels = &alarms[0]["metric"];

@@ -158,11 +158,11 @@ async fn when_somebody_is_told_is_shown_as_it_is_typed_for_keys_and_accounts() {
 
 #[tokio::test]
 async fn a_provider_whose_host_has_no_address_is_not_called_on() {
-    let provider = |places: Value, unresolved: Value| {
+    let provider = |backends: Value, unresolved: Value| {
         json!({
             "name": "p", "display_name": "P", "configured": true, "why_off": null, "enabled": true,
-            "credentials": [{ "name": "default", "rests_seconds": 0 }], "places_ejected": 0,
-            "places": places, "unresolved": unresolved, "passed_over": [],
+            "credentials": [{ "name": "default", "cooldown_seconds": 0 }], "backends_ejected": 0,
+            "backends": backends, "unresolved": unresolved, "open_circuits": [],
         })
     };
     let place = json!([{ "address": "127.0.0.1:9", "origin": "http://h:9", "ejected_seconds": 0 }]);

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::{
     api::{
         AdminError,
-        node::{DisableProvider, EnableProvider, ListModels, ListProviders, ModelView, PlaceView, ProviderView},
+        node::{BackendView, DisableProvider, EnableProvider, ListModels, ListProviders, ModelView, ProviderView},
     },
     console::{
         PageContext, below,
@@ -245,24 +245,24 @@ fn card(context: &PageContext<'_>, provider: &ProviderView) -> Markup {
                 @for one in &provider.credentials {
                     li {
                         "Credential " (layout::name(&one.name))
-                        @match one.rests_seconds {
+                        @match one.cooldown_seconds {
                             0 => " is in use",
                             seconds => { " is cooling down for " (seconds) " s more" }
                         }
                     }
                 }
-                @match provider.places_ejected {
+                @match provider.backends_ejected {
                     0 => {}
                     count => li { (count) " of its addresses are skipped after repeated failures" }
                 }
-                @for one in &provider.passed_over {
+                @for one in &provider.open_circuits {
                     li {
                         "Skipped for " (layout::name(&one.model)) " after repeated failures, probed in "
-                        (layout::thousands(one.asked_again_seconds)) " s"
+                        (layout::thousands(one.probe_seconds)) " s"
                     }
                 }
             }
-            (addresses(&provider.places))
+            (addresses(&provider.backends))
             @if !is_enabled { (context.forms.button(&at("enable"), "Switch on", "")) }
             @else if is_configured { (context.forms.button(&at("disable"), "Switch off", "danger")) }
         }
@@ -270,14 +270,14 @@ fn card(context: &PageContext<'_>, provider: &ProviderView) -> Markup {
 }
 
 /// Renders the addresses of a provider.
-fn addresses(places: &[PlaceView]) -> Markup {
+fn addresses(backends: &[BackendView]) -> Markup {
     html! {
-        @if !places.is_empty() {
+        @if !backends.is_empty() {
             details {
-                summary { "Addresses: " (places.len()) }
-                ul class="plain" { @for place in places { li {
-                    code { (place.address) } " of " (layout::name(&place.origin))
-                    @match place.ejected_seconds {
+                summary { "Addresses: " (backends.len()) }
+                ul class="plain" { @for one in backends { li {
+                    code { (one.address) } " of " (layout::name(&one.origin))
+                    @match one.ejected_seconds {
                         0 => {}
                         seconds => { " " span class="pill u" { "Skipped" } " for " (seconds) " s more, after repeated failures" }
                     }

@@ -301,15 +301,15 @@ fn provider_problems(provider: &ProviderView) -> Option<(&str, String)> {
         faults.push("switched off".to_owned());
     }
     let credentials = provider.credentials.iter();
-    let resting = credentials.filter(|one| one.rests_seconds > 0).count();
+    let resting = credentials.filter(|one| one.cooldown_seconds > 0).count();
     if resting > 0 {
         faults.push(format!("{resting} of its credentials are cooling down"));
     }
-    match provider.places_ejected {
+    match provider.backends_ejected {
         0 => {}
         ejected => faults.push(format!("{ejected} of its addresses are skipped after failures")),
     }
-    match provider.passed_over.len() {
+    match provider.open_circuits.len() {
         0 => {}
         models => faults.push(format!("skipped for {models} models after failures")),
     }

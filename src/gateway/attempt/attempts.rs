@@ -374,8 +374,8 @@ fn first_access(endpoints: &[Arc<Endpoint>], asking: RoutingContext<'_>) -> Opti
     }
     for (index, endpoint) in endpoints.iter().enumerate() {
         if let Some(access) = ProviderAccess::acquire(endpoint, asking) {
-            let passed_over = endpoints.iter().take(index);
-            passed_over.for_each(|endpoint| endpoint.pool.count_passed_over());
+            let skipped = endpoints.iter().take(index);
+            skipped.for_each(|endpoint| endpoint.pool.count_skipped());
             return Some((index, access));
         }
     }

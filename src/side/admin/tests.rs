@@ -93,9 +93,9 @@ impl ProviderDirectory for Served {
             why_off: why_off.map(str::to_owned),
             enabled: !self.off.load(std::sync::atomic::Ordering::SeqCst),
             credentials: Vec::new(),
-            places_ejected: 0,
-            places: Vec::new(),
-            passed_over: Vec::new(),
+            backends_ejected: 0,
+            backends: Vec::new(),
+            open_circuits: Vec::new(),
         };
         vec![view("p", None), view("off", Some("its secret env:X is absent"))]
     }

@@ -8,9 +8,9 @@ const GUIDE: &str = include_str!("../../../docs/console.md");
 /// Alerts whose condition has its own line on the overview: accounts, providers, warnings of the store.
 const ON_THE_PAGE: [&str; 5] = [
     "WeirBalanceLow",
-    "WeirProviderCredentialsResting",
-    "WeirProviderPassedOver",
-    "WeirProviderPlacesEjected",
+    "WeirProviderCredentialsCoolingDown",
+    "WeirProviderSkipped",
+    "WeirProviderBackendsEjected",
     "WeirStoreWarning",
 ];
 
@@ -35,7 +35,7 @@ type Case = (&'static str, fn(&Metrics, i64), i64, i64);
 
 const CASES: &[Case] = &[
     ("WeirJournalDown", |m, v| m.journal.up.set(v), 1, 0),
-    ("WeirStoreAway", |m, v| m.store.up.set(v), 1, 0),
+    ("WeirStoreUnavailable", |m, v| m.store.up.set(v), 1, 0),
     (
         "WeirJournalDiskLow",
         |m, v| m.journal.disk_free.set(v),
@@ -91,7 +91,7 @@ const CASES: &[Case] = &[
     ("WeirStoreMemoryExhausted", memory, 950, 951),
     ("WeirStoreMemoryLow", memory, 800, 801),
     (
-        "WeirClockOff",
+        "WeirClockSkew",
         |m, v| m.store.clock_offset.set_milliseconds(v),
         -30_000,
         -30_001,
@@ -136,8 +136,8 @@ const CASES: &[Case] = &[
         1,
     ),
     ("WeirConfigReloadFailed", |m, v| m.program.reload_failed.set(v), 0, 1),
-    ("WeirCertificateEnded", certificate, 86_400, 86_399),
-    ("WeirCertificateEnds", certificate, 14 * 86_400, 14 * 86_400 - 1),
+    ("WeirCertificateExpired", certificate, 86_400, 86_399),
+    ("WeirCertificateExpiring", certificate, 14 * 86_400, 14 * 86_400 - 1),
     (
         "WeirDescriptorsLow",
         |m, v| {
@@ -251,8 +251,8 @@ fn a_sentence_has_value_age_and_labels_and_the_gravest_fact_of_a_series_is_enoug
         "the store's memory is full: 96 % of it is used (WeirStoreMemoryExhausted)",
     ];
     let ends = [
-        "the certificate for a.test (ecdsa) of [gateway] expires today, or has expired (WeirCertificateEnded)",
-        "the certificate for {ago} (rsa) of [console] expires within two weeks (WeirCertificateEnds)",
+        "the certificate for a.test (ecdsa) of [gateway] expires today, or has expired (WeirCertificateExpired)",
+        "the certificate for {ago} (rsa) of [console] expires within two weeks (WeirCertificateExpiring)",
     ];
     let panic = |ago: &str| format!("a panic was caught {ago} (2 since the start): the log says where (WeirPanics)");
     let now_said = panic("less than a minute ago");

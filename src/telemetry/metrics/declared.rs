@@ -134,11 +134,11 @@ metrics! {
         /// Credentials that are not used for a while, because the provider limited or refused them.
         credentials_resting: GaugeFamily<1> = "weir_provider_credentials_cooling_down" ["provider"];
         /// Backends of a provider that are not used for a while, because they failed several times in a row.
-        places_ejected: GaugeFamily<1> = "weir_provider_backends_ejected" ["provider"];
+        backends_ejected: GaugeFamily<1> = "weir_provider_backends_ejected" ["provider"];
         /// Models for which a provider's circuit is open, because requests failed several times in a row.
-        models_passed_over: GaugeFamily<1> = "weir_provider_circuits_open" ["provider"];
+        circuits_open: GaugeFamily<1> = "weir_provider_circuits_open" ["provider"];
         /// Requests that went to another provider, because this one had failed recently.
-        passed_over: CounterFamily<1> = "weir_provider_skipped_requests_total" ["provider"];
+        skipped: CounterFamily<1> = "weir_provider_skipped_requests_total" ["provider"];
         /// Failed lookups of the addresses of providers' hosts.
         resolver_failures: CounterFamily<1> = "weir_resolver_failures_total" ["host"];
         /// Records of provider state that only this node has, because too many records waited to be written to the store.
