@@ -232,7 +232,7 @@ pub(in crate::admin) async fn existing_account(admin: &Admin, id: &str) -> Resul
     admin.ledger.account(id.as_str()).await?.ok_or_else(missing)
 }
 
-/// Replaces an account's record by the result of `decide`. Returns an error if the author's condition requires another version of
+/// Replaces an account's record with the result of `decide`. Returns an error if the author's condition requires another version of
 /// the record.
 async fn change_record(
     admin: &Admin,
@@ -253,7 +253,7 @@ async fn change_record(
     Ok(changed_account(admin, id.as_str(), Submitted::Applied).await)
 }
 
-/// Replaces an account's record by the result of `decide`. If another node has changed the record in the meantime, calls `decide`
+/// Replaces an account's record with the result of `decide`. If another node has changed the record in the meantime, calls `decide`
 /// again with the current record, so that only the fields that the caller names change. Then writes the record to the journal. An
 /// unchanged record is also written, because the caller may be repeating a change whose write to the journal failed.
 async fn put_record(

@@ -119,7 +119,7 @@ impl AnswerMeter {
         is_broken || self.announced == AnnouncedCoding::Unknown && self.is_compressed()
     }
 
-    /// Records that weir replaces the provider's HTTP status by this one for the client.
+    /// Records that weir replaces the provider's HTTP status with this one for the client.
     pub(crate) fn replace_status(&mut self, status: u16) {
         self.status = status;
     }

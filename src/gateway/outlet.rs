@@ -65,7 +65,7 @@ impl Outlet {
     }
 }
 
-/// Replaces a piece of the provider's body, or its end, by the edited bytes.
+/// Replaces a piece of the provider's body, or its end, with the edited bytes.
 pub(crate) fn rewrite(rewriter: &mut ResponseRewriter, piece: &mut Option<Bytes>, end: bool) {
     let mut edited = piece.take().map(|bytes| rewriter.push(&bytes)).unwrap_or_default();
     if end {
@@ -270,7 +270,7 @@ pub(crate) struct Masking {
 pub(crate) struct MaskFailure;
 
 impl Masking {
-    /// Replaces a piece of an uncompressed body by the bytes that can pass now, with the credential masked.
+    /// Replaces a piece of an uncompressed body with the bytes that can pass now, with the credential masked.
     pub(crate) fn pass<'s>(
         &mut self,
         piece: &mut Option<Bytes>,
@@ -297,7 +297,7 @@ impl Masking {
         let _ = self.mask.push(text, boundaries, credential);
     }
 
-    /// Replaces a piece of a compressed body by the bytes that can pass now.
+    /// Replaces a piece of a compressed body with the bytes that can pass now.
     ///
     /// # Errors
     /// An error within the body's text repeats the credential.

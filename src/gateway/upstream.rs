@@ -90,7 +90,7 @@ impl EditableHead for UpstreamHead<'_> {
     }
 }
 
-/// Replaces the bytes from Pingora by the stored body, which is sent as one piece at the end.
+/// Replaces the bytes from Pingora with the stored body, which is sent as one piece at the end.
 pub(crate) fn body(session: &Session, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let replayed = forward.attempt.take_replay_bytes();
     let Some(body) = &mut forward.body else {

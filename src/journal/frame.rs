@@ -1,4 +1,4 @@
-//! The bytes of a segment: a header, and the frames after it; and a reader of the records in their order.
+//! The bytes of a segment: a header, and the frames after it; and a reader of the records in order.
 //!
 //! A frame is the length of its payload, a checksum, and the payload. The checksum also covers the frame's position, so bytes
 //! from another position are never taken for a frame. A length of zero ends the data.
@@ -141,7 +141,7 @@ pub enum FrameOutcome<'a> {
     },
 }
 
-/// Reads the frames of a segment in their order.
+/// Reads the frames of a segment in order.
 pub struct FrameReader {
     file: Arc<File>,
     number: u64,

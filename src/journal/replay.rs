@@ -395,7 +395,7 @@ impl JournalEngine {
 }
 
 /// The missing steps that have been found at a start so far. A request whose settlement may be one of them must not be charged
-/// twice. Segments are reported in their order.
+/// twice. Segments are reported in order.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     /// The position of the last damage found; `None` if none was found.

@@ -278,7 +278,7 @@ impl JournalEngine {
     }
 }
 
-/// Returns the segments in their order, each with the day of its last record. The days never decrease, even if the clock was set
+/// Returns the segments in order, each with the day of its last record. The days never decrease, even if the clock was set
 /// back.
 fn last_days(state: &WriteState) -> impl Iterator<Item = (u64, i64)> {
     let segments = state.contents.segments.iter();

@@ -197,7 +197,7 @@ impl<T: Copy> UsageTable<T> {
         Some(value)
     }
 
-    /// Replaces the value for this hash by the result of `change`, or inserts that result.
+    /// Replaces the value for this hash with the result of `change`, or inserts that result.
     fn update(&self, hash: u64, max: usize, change: impl FnOnce(Option<T>) -> T) {
         let Some(mut shard) = self.shard(hash) else { return };
         if let Some(value) = shard.young.get_mut(&hash) {

@@ -129,7 +129,7 @@ pub(crate) async fn set_up(settings: &PostgresSettings, grants: &Grants) -> Resu
     .await
 }
 
-/// The migrations in their order. Each is applied once and never changes afterwards. A later migration only adds to the schema,
+/// The migrations in order. Each is applied once and never changes afterwards. A later migration only adds to the schema,
 /// so that earlier versions of weir can continue to use it.
 const MIGRATIONS: [&str; 5] = [
     include_str!("postgres/migrations/0001_log.sql"),

@@ -156,8 +156,8 @@ impl Archive for Archives {
     }
 }
 
-/// The number of the backup format that is written and read. Other formats are refused: in earlier ones, the sums included only
-/// the backup's rows.
+/// The version of the backup format. Backups of other versions are refused: in earlier versions, the daily sums include only the rows
+/// that the backup contains.
 pub(crate) const FORMAT: u32 = 4;
 /// Maximum length of a line, in bytes. Every item is much shorter.
 const LINE_BYTES_MAX: u64 = 4 << 20;

@@ -221,7 +221,7 @@ impl Fact {
 }
 
 impl Signal {
-    /// Reads the metric from which the signal is computed, and replaces the metric's values by the signal's values.
+    /// Reads the metric from which the signal is computed, and replaces the metric's values with the signal's values.
     fn read(&self, metrics: &Metrics, now: i64) -> MetricReading {
         let now = f64::from(u32::try_from(now).unwrap_or(u32::MAX));
         let each = |mut reading: MetricReading, value: &dyn Fn(f64) -> f64| {

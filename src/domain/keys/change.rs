@@ -26,7 +26,7 @@ pub enum KeyChange {
         /// The author of the update.
         by: ChangeAuthor,
     },
-    /// Replaces the key's secret by a new one. If the rotation has an overlap, the replaced secret stays valid during the
+    /// Replaces the key's secret with a new one. If the rotation has an overlap, the replaced secret stays valid during the
     /// overlap. Any older secret becomes invalid at once.
     Rotate(Rotation),
     /// Invalidates the previous secret at once.

@@ -80,7 +80,7 @@ pub(crate) struct RowTranslation {
 }
 
 impl RowTranslation {
-    /// Creates the list of losses, in their order, as far as they fit into [`LOSSES_BYTES_MAX`]. A last entry such as `more 12`
+    /// Creates the list of losses, in order, as far as they fit into [`LOSSES_BYTES_MAX`]. A last entry such as `more 12`
     /// contains the number of further losses: those that do not fit, and the `omitted` ones.
     pub(crate) fn new(translated: &str, losses: impl IntoIterator<Item = String>, omitted: usize) -> Self {
         let (mut listed, mut bytes, mut more) = (Vec::new(), 0, omitted);

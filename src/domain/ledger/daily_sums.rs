@@ -58,7 +58,7 @@ pub enum SumSubject {
     Account,
     /// The rows of one of the account's keys.
     Key(KeyId),
-    /// The rows with a tag that has no sums of its own (see [`TAGS_A_DAY_MAX`]). A row with several such tags is included once.
+    /// The rows with a tag that has no sums of its own (see `TAGS_A_DAY_MAX`). A row with several such tags is included once.
     OtherTags,
     /// The rows with this tag.
     Tag(Tag),
@@ -100,7 +100,8 @@ pub(crate) struct RowSums<'r> {
     of_tags: DailySums,
 }
 
-/// The tags of one account that have sums of their own on one day. These are the first tags of that day.
+/// The tags of one account that have sums of their own on one day: the first `TAGS_A_DAY_MAX` different tags in that day's rows, except
+/// session tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DayTags(BTreeSet<Tag>);
 

@@ -67,7 +67,7 @@ impl DayProof {
         proof
     }
 
-    /// Replaces the ledger's sums by later ones, because rows without a number have arrived.
+    /// Replaces the ledger's sums with later ones, because rows without a number have arrived.
     pub(crate) fn replace_sums(&mut self, kept: DailySums) {
         // The ledger's order of rows has determined which tags have sums of their own.
         self.tags.extend(own_tags(&kept));

@@ -15,7 +15,7 @@ use crate::domain::{
     wire::json_scan::{JsonToken, JsonTokenKind, Scan, ScanError, Tape, TapeReader, is_string, unescaped},
 };
 
-/// Edits the body `text`, which `scan` describes. Replaces the model's name, if the body contains it, by `upstream_model`, and
+/// Edits the body `text`, which `scan` describes. Replaces the model's name, if the body contains it, with `upstream_model`, and
 /// then applies the provider's edits in the order of its file. Returns `None`, without a copy, if nothing has changed.
 ///
 /// If an object has several members of the same name, an edit applies to each of them. If the member at an edit's path is
@@ -64,7 +64,7 @@ fn edit_batches<'r>(
     Ok(edited)
 }
 
-/// Returns the splice that replaces the model's name in the body by the provider's name for it. `None` if the body does not
+/// Returns the splice that replaces the model's name in the body with the provider's name for it. `None` if the body does not
 /// contain the model's name, or contains the provider's name already.
 pub(super) fn model_splice(facts: &RequestFacts<'_>, scan: &Scan) -> Option<Splice<'static>> {
     let model = scan.model.as_ref()?;
@@ -314,7 +314,7 @@ pub(in crate::domain::rules) fn json_string(text: &str) -> String {
 }
 
 /// Returns `text` with all splices applied, which takes one copy. Splices must not overlap. Splices at the same position are
-/// applied in their order.
+/// applied in order.
 pub(in crate::domain::rules) fn apply_splices(text: &[u8], splices: &mut [Splice<'_>]) -> Vec<u8> {
     splices.sort_by_key(|splice| splice.range.start);
     let added: usize = splices.iter().map(|splice| splice.text.len()).sum();

@@ -60,7 +60,7 @@ pub(crate) enum BodyOp {
         /// The new name, unescaped.
         to: String,
     },
-    /// Replaces a number outside `range` by the bound that it exceeds.
+    /// Replaces a number outside `range` with the bound that it exceeds.
     Clamp {
         /// The range of the numbers that stay unchanged.
         range: NumberRange,

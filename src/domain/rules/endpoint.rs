@@ -273,7 +273,7 @@ impl EndpointTemplates {
         self.0.iter().map(|(operation, template)| (*operation, template))
     }
 
-    /// Replaces the scheme, host and port of every endpoint by those of `origin`.
+    /// Replaces the scheme, host and port of every endpoint with those of `origin`.
     pub fn set_origin(&mut self, origin: &Origin) {
         for (_, template) in &mut self.0 {
             template.origin = origin.clone();

@@ -213,7 +213,9 @@ impl AnswerLosses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerFault {
     /// An event is longer than [`EVENT_BYTES_MAX`].
-    #[error("an event of the provider is too large to translate; send the request again with less to answer")]
+    #[error(
+        "an event in the provider's answer is too large to translate; change the request so that the answer is shorter"
+    )]
     EventTooLarge,
     /// A non-streaming answer is longer than [`ANSWER_BYTES_MAX`].
     #[error("the provider's answer is too large to translate; request a stream")]

@@ -73,8 +73,9 @@ impl ToolNames {
         }
         self.bytes += flat.len() + tool.name.len();
         if self.tools.len() >= TOOLS_MAX || self.bytes > NAMES_BYTES_MAX {
-            let reason =
-                format!("a translated request has at most {TOOLS_MAX} tools with {NAMES_BYTES_MAX} bytes of names");
+            let reason = format!(
+                "too many tools to translate: a request can have at most {TOOLS_MAX} tools, and their names at most {NAMES_BYTES_MAX} bytes in total"
+            );
             return Err(Untranslatable::new(path, reason));
         }
         self.tools.insert(flat.clone(), tool);

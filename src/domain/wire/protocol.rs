@@ -109,7 +109,7 @@ struct AnswerFacts {
     created_state: CreatedState,
 }
 
-/// Replaces `kept` by `text`, unless `text` is `None` or equal to `kept`. A text that is the same in every event is allocated
+/// Replaces `kept` with `text`, unless `text` is `None` or equal to `kept`. A text that is the same in every event is allocated
 /// only once.
 fn update_text(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     if let Some(text) = text
@@ -119,7 +119,7 @@ fn update_text(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     }
 }
 
-/// Replaces `kept` by `text`, the name of a tier. A text that cannot be such a name is ignored (see [`is_name`]).
+/// Replaces `kept` with `text`, the name of a tier. A text that cannot be such a name is ignored (see [`is_name`]).
 fn update_name(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     update_text(kept, text.filter(|text| is_name(text)));
 }
@@ -134,7 +134,7 @@ fn reported_source(is_whole: bool) -> UsageSource {
     }
 }
 
-/// Replaces the contents of `kept` by the JSON text `json`, unless that is `None`. The buffer's memory is reused.
+/// Replaces the contents of `kept` with the JSON text `json`, unless that is `None`. The buffer's memory is reused.
 fn update_json(kept: &mut Vec<u8>, json: Option<&[u8]>) {
     if let Some(json) = json {
         replace_bytes(kept, json);

@@ -40,7 +40,7 @@ enum BodyStart {
     NoAnswer,
 }
 
-/// Holds the head of a successful answer, which is already prepared for the client, until the body begins. Replaces `head` by an
+/// Holds the head of a successful answer, which is already prepared for the client, until the body begins. Replaces `head` with an
 /// interim head for Pingora, which the client never gets.
 pub(crate) fn hold_head(
     session: &Session,

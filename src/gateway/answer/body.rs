@@ -135,7 +135,7 @@ fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option
     is_passed.map_err(|MaskFailure| Error::explain(ErrorType::ConnectionClosed, why).into_up())
 }
 
-/// Replaces a piece, or the end, by the bytes that the outlet releases to the client. Observation and billing use the bytes as
+/// Replaces a piece, or the end, with the bytes that the outlet releases to the client. Observation and billing use the bytes as
 /// the provider sent them.
 fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     match &mut forward.outlet {

@@ -29,7 +29,7 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// Withholds an error answer whose head has arrived. Replaces `head` by an interim head for Pingora, which the client never gets.
+/// Withholds an error answer whose head has arrived. Replaces `head` with an interim head for Pingora, which the client never gets.
 /// An `Err` result ends the attempt.
 pub(crate) fn withhold(
     metrics: &Metrics,

@@ -18,7 +18,7 @@ use crate::{
 pub(crate) fn adapt(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     strip(forward, head);
     add_spend_limit(forward, head)?;
-    // Replaces the provider's reason phrase by the standard one for the status.
+    // Replaces the provider's reason phrase with the standard one for the status.
     head.set_reason_phrase(None)?;
     let request_id = HeaderValue::from_str(&forward.ticket.request_id)
         .map_err(|_| Error::explain(ErrorType::InternalError, "the request id is not a header value"))?;

@@ -114,7 +114,7 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Replaces the client's body by `translated`, if it is translated, and applies a provider's edits to it. `endpoint` is the
+    /// Replaces the client's body with `translated`, if it is translated, and applies a provider's edits to it. `endpoint` is the
     /// route index of the provider's endpoint. The edited copy counts in the memory budget. If the original is stored for another
     /// provider, it counts, too.
     pub(crate) fn edit_for(

@@ -286,7 +286,7 @@ impl AnswerTranslation {
         self.translator.fault().is_none() && self.translator.is_complete()
     }
 
-    /// Replaces a piece of the provider's body by the client's bytes. `usage` is the billed usage of an answer that has all that
+    /// Replaces a piece of the provider's body with the client's bytes. `usage` is the billed usage of an answer that has all that
     /// the client needs; `None` before.
     ///
     /// # Errors

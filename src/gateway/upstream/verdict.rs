@@ -48,8 +48,8 @@ pub(crate) enum AttemptEvent<'a> {
     },
     /// A success has begun: the client gets the first part of it.
     Begun {
-        /// The provider's HTTP status, or the one that corresponds to a failure that the answer reports. It determines the effect
-        /// on circuits and credentials.
+        /// The provider's HTTP status. If the first part of the answer is an error, this is the status that corresponds to the error. The
+        /// status determines the effect on circuits and credentials.
         status: u16,
     },
 }

@@ -268,7 +268,7 @@ impl TableReader {
             .unwrap_or_default()
     }
 
-    /// Reads the rows of a row group, in their order. If the file was written before a column existed, its rows have no value for
+    /// Reads the rows of a row group, in order. If the file was written before a column existed, its rows have no value for
     /// that column.
     pub(super) fn read_group(&self, group: usize) -> Result<RowGroup> {
         self.near.fetch(self.byte_range(group))?;

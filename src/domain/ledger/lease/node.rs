@@ -437,7 +437,7 @@ impl RateShare {
         places
     }
 
-    /// Replaces the limits by those in a reply of the store.
+    /// Replaces the limits with those in a reply of the store.
     fn set_allowance(&mut self, allowance: LeaseAllowance) {
         self.allowance = allowance;
     }

@@ -459,7 +459,7 @@ pub(super) fn has_scalar_text(raw: &[u8], text: &str) -> bool {
     }
 }
 
-/// Replaces the contents of a buffer by `new`. The buffer's memory is reused, and is never larger than its largest contents.
+/// Replaces the contents of a buffer with `new`. The buffer's memory is reused, and is never larger than its largest contents.
 pub(in crate::domain) fn replace_bytes(buffer: &mut Vec<u8>, new: &[u8]) {
     buffer.clear();
     buffer.reserve_exact(new.len());

@@ -355,7 +355,7 @@ fn mask_range(text: &mut [u8], part: Range<usize>) {
     }
 }
 
-/// Returns the parts that the search finds, in their order. Overlapping and adjacent parts are merged.
+/// Returns the parts that the search finds, in order. Overlapping and adjacent parts are merged.
 fn matching_parts(text: &[u8], search: &CredentialSearch<'_>) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     search.for_each_match(text, |part| parts.push(part));

@@ -78,7 +78,7 @@ pub(crate) struct InvalidStreamId;
 #[derive(Clone, Debug)]
 pub(crate) struct ClientFrame {
     text: Bytes,
-    /// The members in their order; a message for the client if the frame cannot be read.
+    /// The members in order; a message for the client if the frame cannot be read.
     members: Result<Vec<FrameMember>, &'static str>,
 }
 

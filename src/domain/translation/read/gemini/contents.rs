@@ -163,7 +163,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         thought.text.push_str(text);
     }
 
-    /// Reads the state of the model's reasoning, which is sent back only to its own maker.
+    /// Reads the state of the model's reasoning. State of another maker (provider, model and credential) is dropped and reported.
     fn read_signature(&mut self, role: TurnRole, part: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         if !part.contains("thoughtSignature") {
             return Ok(());

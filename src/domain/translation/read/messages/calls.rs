@@ -91,7 +91,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Reads `thinking`, which is sent back only to its own maker.
+    /// Reads a `thinking` block. Reasoning of another maker (provider, model and credential) is dropped and reported.
     ///
     /// # Errors
     /// A member is not a string.
@@ -102,7 +102,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Reads `redacted_thinking`, which is sent back only to its own maker.
+    /// Reads a `redacted_thinking` block. Reasoning of another maker (provider, model and credential) is dropped and reported.
     ///
     /// # Errors
     /// The data is not a string.

@@ -152,7 +152,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// Reads the model's reasoning, which is sent back only to its own maker.
+    /// Reads the model's reasoning. Reasoning of another maker (provider, model and credential) is dropped and reported.
     fn read_reasoning(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let summary = reasoning_text(&mut object, "summary");
         let content = reasoning_text(&mut object, "content");

@@ -39,7 +39,7 @@ async fn items(archive: &dyn Archive) -> Vec<ArchiveItem> {
     };
     let (dumped, mut items) = tokio::join!(archive.dump(to), taking);
     dumped.unwrap();
-    // A stable sort: rows stay in their order.
+    // A stable sort: rows stay in order.
     items.sort_by_key(|item| match item {
         ArchiveItem::Account { id, .. } => (0, id.clone(), String::new()),
         ArchiveItem::AccountKey { account, id, .. } => (1, account.clone(), id.as_str().to_owned()),

@@ -405,7 +405,7 @@ fn visible_reasoning_behind_text_waits_for_the_content_that_follows() {
         AnswerEvent::Stop(StopCause::Calls),
     ];
     assert_eq!(content(true, &answer(&called)), json!([said("a"), why, used]));
-    // Without a state it has its own, and several thoughts stay in their order.
+    // Without a state it has its own, and several thoughts stay in order.
     let again = [AnswerEvent::Reasoning(item()), thought("so"), text("b")];
     let hidden = json!({"type": "redacted_thinking", "data": carrier(&item(), "")});
     let so = signed("so", carrier(&text_state("so"), "so"));
