@@ -272,7 +272,7 @@ async fn put_record(
         from = existing_account(admin, id.as_str()).await?.record;
     }
     Err(StoreError::Busy(format!(
-        "cannot change account `{id}`: other callers change it at the same time"
+        "cannot change account `{id}`, because other calls keep changing it; try again"
     ))
     .into())
 }

@@ -230,7 +230,7 @@ fn check_end(end: Option<Moment>, now: i64) -> Result<(), AdminError> {
     match end {
         Some(end) if end.seconds() <= now => Err(AdminError::of_field(
             "expires_at",
-            "that time is in the past: give a later one; a key ends at once when it is revoked",
+            "that time is in the past: give a later one, or revoke the key to end it at once",
         )),
         _ => Ok(()),
     }

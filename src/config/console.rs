@@ -88,7 +88,7 @@ fn is_reached_safely(read: ConsoleConfig, from: &Section<'_>) -> ConsoleConfig {
         Some(_) if read.url.is_none() && !is_here => from.report_fault(
             "openid",
             &["url"],
-            "the provider sends browsers back to the console: set [console] url to its address, such as https://console.example.com",
+            "the provider sends browsers back to the console: set [console] url to the console's address, such as https://console.example.com",
         ),
         Some(_) => {}
     }

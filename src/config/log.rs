@@ -166,7 +166,7 @@ settings! {
         /// How long rows wait for others of the same hour before they are written to a file. If not set: 30 with Redis, because
         /// other nodes read the files too, and 3600 with an embedded store.
         named_longest("seconds"): Option<Duration> = within(1..=3600).map(Duration::from_secs).optional(30),
-        /// Maximum number of rows in a file. The files of a past day are merged into one.
+        /// Maximum number of rows in a file before merging. The files of a past day are merged into one.
         rows_max: usize = number(32_768, 1..=1_000_000),
         /// The S3-compatible bucket that stores the files in place of the folder (docs/log.md). If name is not set: the folder.
         bucket: Option<LogBucketConfig> = table_with("name"),

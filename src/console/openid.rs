@@ -434,7 +434,7 @@ impl SignInFailure {
                 Self::NoRole { name, needed } => {
                     p { "The provider knows you as " bdi { (name) } ", and you are in none of the groups that may use this console:" }
                     ul { @for (group, role) in needed { li { bdi { (group) } ": " (role.as_str()) } } }
-                    p { "Ask whoever manages these groups to add you to one, and sign in again." }
+                    p { "Ask the administrator of these groups to add you to one, and sign in again." }
                 },
             }
         }

@@ -151,7 +151,7 @@ pub enum KeyInvalid {
     #[error("the key has been revoked")]
     Revoked,
     /// The presented secret was replaced by a rotation, and the rotation's overlap is over.
-    #[error("the key was rotated, and its old secret has ended")]
+    #[error("the key was rotated, and its old secret is no longer valid")]
     Replaced,
     /// The key has expired.
     #[error("the key has expired")]

@@ -178,12 +178,12 @@ pub(crate) enum CertificateError {
     #[error("certificate {0} of the chain is damaged")]
     Damaged(usize),
     /// The certificate names no host, so no client would accept it.
-    #[error("the certificate's subjectAltName names no host, and clients check only that: use one with a host")]
+    #[error(
+        "the certificate's subjectAltName names no host, and clients check only that field: use a certificate that names the host there"
+    )]
     NoName,
     /// The key's file contains no private key, or an encrypted one.
-    #[error(
-        "the file of the key contains no private key: use an unencrypted one in PEM format (PKCS #8, PKCS #1 or SEC 1)"
-    )]
+    #[error("the key file contains no private key: use an unencrypted key in PEM format (PKCS #8, PKCS #1 or SEC 1)")]
     NoKey,
     /// The private key belongs to another certificate.
     #[error("the key is not that of the first certificate of the chain")]

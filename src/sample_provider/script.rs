@@ -392,7 +392,7 @@ pub enum ScriptError {
     #[error("sample mark: key `{0}` is unknown, valid keys are {KEYS}")]
     UnknownKey(String),
     /// A value is not valid for its key.
-    #[error("sample script: value of `{key}` is invalid, it must be {expected}")]
+    #[error("sample script: the value of `{key}` is invalid, it must be {expected}")]
     Value {
         key: &'static str,
         /// A description of the valid values.

@@ -118,5 +118,7 @@ pub(super) fn read_document<T: serde::de::DeserializeOwned>(text: &str) -> Resul
 }
 
 pub(super) fn contention_error() -> StoreError {
-    StoreError::Unavailable("cannot change these sign-ins: too many others change them now, try again".to_owned())
+    StoreError::Unavailable(
+        "cannot change these sign-ins, because other calls keep changing them; try again".to_owned(),
+    )
 }

@@ -37,7 +37,7 @@ pub(crate) enum TailBehind {
     BackendSilent(NodeId),
     /// Some rows that the log backend lacks have not been read from the disk yet.
     #[error(
-        "cannot read all rows of lane {0}: the log backend lacks some rows that have not been read from the journal yet, because the rows are many or the disk is slow"
+        "cannot read all rows of lane {0}: the log backend lacks some rows that have not been read from the journal yet, because there are very many of them or the disk is slow"
     )]
     Unread(NodeId),
 }

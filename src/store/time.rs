@@ -83,7 +83,7 @@ impl StoreTime {
         if off {
             tracing::warn!(
                 ahead_seconds = offset_ms / 1000,
-                "this node's clock differs from the store's, whose time is used for accounts, rows and hours; correct it"
+                "this node's clock differs from the store's clock, which is used for accounts, rows and hours; correct the clock that is wrong"
             );
         } else {
             tracing::info!("this node's clock agrees with the store's again");

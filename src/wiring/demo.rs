@@ -185,7 +185,7 @@ fn json_line(addresses: &Addresses, key: &ServiceKey) -> String {
     .to_string()
 }
 
-/// Returns the name of the model for a protocol's example. Empty if no model is served in the protocol.
+/// Returns the name of a model for the example request in this protocol; empty if no model is served in the protocol.
 fn example(catalogue: &Catalogue, protocol: Protocol) -> String {
     let examples = Examples::new(catalogue, |_| false, None);
     examples.model_for(protocol).unwrap_or_default().to_owned()

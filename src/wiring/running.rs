@@ -281,7 +281,7 @@ async fn drain_requests(
         let running = drain.running();
         tracing::warn!(
             running,
-            "cannot send errors to the clients of the remaining requests, because they do not read: the requests are ended without an error"
+            "cannot send errors to the clients of the remaining requests, because the clients do not read: the requests are ended without an error"
         );
     }
 }

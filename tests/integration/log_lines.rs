@@ -133,7 +133,9 @@ fn a_failure_of_a_provider_is_told_once_and_without_its_bytes() {
         let is_told = how == "a redirect" || outcome.starts_with("provider_") && outcome != "provider_error";
         let wanted = usize::from(is_told);
         // The access log is another file, which may be written first.
-        wait_until("the line about the failure", || lines_about(&mut weir, &id).len() >= wanted);
+        wait_until("the line about the failure", || {
+            lines_about(&mut weir, &id).len() >= wanted
+        });
         let told = lines_about(&mut weir, &id);
         assert_eq!(told.len(), wanted, "{how}: {told:#?}");
     }

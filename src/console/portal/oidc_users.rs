@@ -91,7 +91,7 @@ impl Portal {
                 div class="card" role="alert" {
                     p { "The provider knows you as " bdi { (person.name) } ", and you are in none of the groups that get a key:" }
                     ul { @for group in groups.unwrap_or_default() { li { bdi { (group) } } } }
-                    p { "Ask whoever manages these groups to add you to one, and sign in again." }
+                    p { "Ask the administrator of these groups to add you to one, and sign in again." }
                 }
             };
             return Err(Box::new(page_response(
@@ -108,7 +108,7 @@ impl Portal {
         let view = self.api.key_for_person(&known, &people.template).await;
         let view = view.map_err(|refused| Box::new(page::refusal(refused.status(), &refused.to_string())))?;
         if view.record.state != KeyState::Active {
-            let why = "Your key was revoked. Ask whoever runs this service.";
+            let why = "Your key was revoked. Ask the operator of this service.";
             return Err(Box::new(page::refusal(StatusCode::FORBIDDEN, why)));
         }
         Ok(KeyOwner {

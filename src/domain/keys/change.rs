@@ -81,7 +81,7 @@ pub enum KeyChangeError {
     Raises(&'static str),
     /// The update sets a reset period for a key without a quota. The period would have no effect, and the quota was probably
     /// forgotten.
-    #[error("only a quota can reset, and this key has no quota: set a quota, or no reset")]
+    #[error("the key has no quota that could be reset: set a quota, or leave out the reset period")]
     ResetWithoutQuota,
     /// The new secret is the key's previous secret.
     #[error("the key was not rotated: it had this secret before; rotate it with another seed")]

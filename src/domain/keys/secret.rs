@@ -104,7 +104,7 @@ pub(crate) enum KeyFormatError {
     #[error("the key has the wrong length")]
     Length,
     /// The part after the prefix has characters outside `0-9A-Za-z`.
-    #[error("the key has other characters than letters and digits")]
+    #[error("the key contains characters other than letters and digits")]
     Alphabet,
     /// The checksum does not match, because of a typing error or because the key was invented.
     #[error("the key's checksum does not match")]

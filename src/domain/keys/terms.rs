@@ -254,7 +254,8 @@ pub struct KeyTermsChange {
     pub reset: Option<QuotaReset>,
     /// The new setting for running answers when the quota is used up.
     pub on_exhausted: Option<OnExhausted>,
-    /// The new maximum cost of an answer that finishes after the quota is used up.
+    /// The new maximum cost of an answer that finishes after the quota is used up, as a multiple of the quota or, without a quota, of the
+    /// account's balance.
     pub finish_factor: Option<FinishFactor>,
     /// The new percentages of the quota at which notices are sent. `Some(None)` means those of the account or the configuration.
     pub notify: Option<Option<Thresholds>>,

@@ -112,7 +112,7 @@ pub enum UrlError {
     #[error("expected a URL that begins with https:// or http://")]
     Scheme,
     /// The host or port is invalid.
-    #[error("expected a host name or address, and a port from 1 to 65535 if any; user names do not belong here")]
+    #[error("expected a host name or address, with an optional port from 1 to 65535 and without a user name")]
     Authority,
     /// The path is missing, or has characters that a request target cannot have.
     #[error("expected a path that begins with / and has only visible ASCII characters and no fragment")]

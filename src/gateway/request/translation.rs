@@ -235,8 +235,8 @@ impl AnswerTranslation {
         }
     }
 
-    /// Returns the value of the header [`TRANSLATION_HEADER`]. It includes the content of the answer so far that the client does
-    /// not get.
+    /// Returns the value of the header [`TRANSLATION_HEADER`]. The value also names the kinds of content that the translation has dropped
+    /// from the answer so far.
     pub(crate) fn header(&self) -> String {
         let request = &self.request;
         let mut losses = request.losses.clone();

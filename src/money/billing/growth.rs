@@ -11,8 +11,8 @@ use crate::domain::{
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The pause after a top-up call that the store could not answer.
 const ASK_AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// The divisor for the reserve. A top-up is requested when less than the next increment divided by this number is left of the
-/// hold.
+/// The divisor for the reserve, which is the next increment divided by this number. A top-up is requested when the unused part of the
+/// hold is smaller than the reserve.
 const RESERVE_PART: i64 = 4;
 /// The divisor for the minimum increment. An increment is at least the first hold divided by this number.
 const INCREMENT_PART_MIN: i64 = 8;

@@ -255,7 +255,7 @@ pub(super) async fn settle_possibly_settled(
         tracing::warn!(
             charged,
             charged_now,
-            "the settlements of some requests are in a damaged part of the journal: the store has most likely charged `charged` of these requests, and `charged_now` are charged now"
+            "the settlements of some requests are in a damaged part of the journal: requests that the store has most likely charged before are counted in `charged`, and requests that are charged now in `charged_now`"
         );
     }
     Ok(())

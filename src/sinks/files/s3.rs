@@ -70,10 +70,10 @@ pub(in crate::sinks::files) enum BucketRequestError {
     #[error("{0}")]
     Unexpected(String),
     /// The file that is to be put cannot be read.
-    #[error("cannot read the local file to be put: {0}")]
+    #[error("cannot read the local file to upload: {0}")]
     Local(#[from] io::Error),
     /// The request was abandoned, because the process is stopping.
-    #[error("weir stopped before there was a response")]
+    #[error("weir stopped before the response arrived")]
     Stopping,
 }
 

@@ -25,7 +25,7 @@ use crate::domain::{
 
 /// The reason for refusing tools of MCP servers that the provider would connect to.
 const MCP_TOOLS: &str =
-    "this model's provider connects to no MCP servers; connect to the server yourself and offer its tools";
+    "this model's provider does not connect to MCP servers; connect to the server yourself and offer its tools";
 
 /// Reads the body of a request. The client's tools are added to `names`.
 ///

@@ -171,7 +171,7 @@ fn write_output_config(
     if let Some(option) = &options.format {
         match &option.value {
             AnswerFormat::Json => {
-                let reason = "this model's provider cannot promise JSON without a schema; send a schema";
+                let reason = "this model's provider cannot guarantee JSON without a schema; send a schema";
                 losses.refused_in_strict(&*option.path, reason)?;
             }
             AnswerFormat::Schema {

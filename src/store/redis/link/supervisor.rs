@@ -51,7 +51,7 @@ impl MasterLane {
                     self.activate(opened);
                     let entered = clock::instant();
                     self.watch(number, &server, finder, &mut announced).await;
-                    tracing::warn!(%server, "redis connection given up; connecting again");
+                    tracing::warn!(%server, "gave up the connection to redis; connecting again");
                     // A server that has answered is tried again at once, however short the connection lasted.
                     if self.last_answer.time() > entered {
                         pauses.reset();

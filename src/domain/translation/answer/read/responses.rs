@@ -1,5 +1,5 @@
-//! Reads Responses answers, by the indexes of items and by their deltas, because some hosts change the ids of items and omit
-//! content from the last event.
+//! Reads Responses answers. Items are identified by their indexes, because some providers change an item's id within an answer. Content
+//! is read from delta events, because some providers omit content from the last event.
 
 mod event;
 mod item;

@@ -18,9 +18,10 @@ use crate::domain::{
 /// member means a failure.
 const RESPONSE_MEMBERS: [(&str, bool); 3] = [("output", false), ("result", false), ("error", true)];
 /// The reason for refusing a result that belongs to no call.
-const NO_CALL: &str = "no call before it has this id or waits for a result of this name; send the call as well";
+const NO_CALL: &str =
+    "there is no earlier call with this id, or with this name and without a result; send the call as well";
 /// The reason for refusing a second result of a call.
-const SECOND_RESULT: &str = "its call has a result already; send one result for each call";
+const SECOND_RESULT: &str = "the call of this result already has another result; send one result for each call";
 
 /// The calls of the history, indexed by the ids and names that results can refer to.
 #[derive(Default)]

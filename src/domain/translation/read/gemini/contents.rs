@@ -64,7 +64,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         for (path, part) in content.list("parts")? {
             let mut part = GeminiObject::new(part.get(), path)?;
             let Some(text) = part.text("text")? else {
-                let reason = "instructions can have only texts; send other content as the user's";
+                let reason = "instructions can contain only text; send other content with the role `user`";
                 return Err(Untranslatable::new(part.path(), reason));
             };
             part.drop_members(&PART_OPTIONS, self.losses);
@@ -137,12 +137,12 @@ impl<'a> GeminiRequestReader<'a, '_> {
             check_role(
                 !is_model,
                 &result,
-                "results are not the model's; send it with the role `user`",
+                "only the user sends results of functions; send it with the role `user`",
             )?;
             self.read_result(part.path().to_owned(), result)?;
         }
         if let Some(media) = take_media(&mut part)? {
-            let reason = "no provider takes this content in a turn of the model; send it as the user's";
+            let reason = "no provider accepts this content in a turn of the model; send it with the role `user`";
             check_role(!is_model, &part, reason)?;
             self.push(role, part.path().to_owned(), BlockContent::Media(media));
         }

@@ -34,7 +34,7 @@ const ANSWER_SCHEMAS: [&str; 2] = ["responseJsonSchema", "_responseJsonSchema"];
 /// The reason for refusing an option that requests output other than text.
 const ONLY_TEXT: &str = "this model answers only with text; leave this out";
 /// The reason for refusing an option without a counterpart.
-const NO_COUNTERPART: &str = "this model's provider has nothing like it; leave this out";
+const NO_COUNTERPART: &str = "this model's provider has no equivalent of this option; leave it out";
 
 impl<'a> GeminiRequestReader<'a, '_> {
     /// Takes all options of a request except the tools and the tool choice.
@@ -48,7 +48,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         )?;
         object.refuse(
             "continuationToken",
-            "this model's provider cannot continue an answer of another; send the conversation in `contents`",
+            "this model's provider cannot continue an answer of another provider; send the conversation in `contents`",
         )?;
         object.refuse(
             "outputConfig",
@@ -132,7 +132,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         let mime_type = config.text("responseMimeType")?;
         let is_json = mime_type.as_deref() == Some("application/json");
         if !is_json && !matches!(mime_type.as_deref(), None | Some("" | "text/plain")) {
-            let reason = "weir does not know this form of an answer; use `text/plain` or `application/json`";
+            let reason = "weir does not know this answer format; use `text/plain` or `application/json`";
             self.losses.refused_in_strict(path, reason)?;
             config.drop_members(&ANSWER_SCHEMAS, self.losses);
             config.drop_members(&["responseSchema"], self.losses);

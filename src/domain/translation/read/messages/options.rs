@@ -196,7 +196,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
             return Ok(());
         };
         if format.required_text("type")? != "json_schema" {
-            let reason = "weir does not know this form of an answer; use `json_schema`";
+            let reason = "weir does not know this answer format; use `json_schema`";
             return self.losses.refused_in_strict(path, reason);
         }
         let Some(schema) = format.object_text("schema")? else {

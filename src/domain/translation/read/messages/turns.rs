@@ -159,7 +159,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     ) -> Result<(), Untranslatable> {
         for ContentBlock { path, content } in self.read_part(kind, object)? {
             if role != TurnRole::User && matches!(content, BlockContent::Media(_)) {
-                let reason = "no provider takes this content in a message of this role; send it as the user's";
+                let reason = "no provider accepts this content in a message of this role; send it with the role `user`";
                 return Err(Untranslatable::new(path, reason));
             }
             self.push(role, path, content);

@@ -124,7 +124,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
                     | (BlockContent::Media(_), TurnRole::User)
             );
             if !fits {
-                let reason = "no provider takes this content in a message of this role; send it as the user's";
+                let reason = "no provider accepts this content in a message of this role; send it with the role `user`";
                 return Err(Untranslatable::new(path, reason));
             }
             self.push(role, path, content);

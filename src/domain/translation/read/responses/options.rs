@@ -52,8 +52,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             object.refuse(name, reason)?;
         }
         if object.flag("background")? == Some(true) {
-            let reason =
-                "an answer in the background is kept by its provider, which is not available for translated models";
+            let reason = "a background answer must be stored by the provider, which is not possible for translated models; leave this out";
             return Err(Untranslatable::new("background", reason));
         }
         object.ignore(&["model"]);
@@ -133,7 +132,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
                 strict: format.flag("strict")?,
             }),
             _ => {
-                let reason = "weir does not know this form of an answer; use `text`, `json_object` or `json_schema`";
+                let reason = "weir does not know this answer format; use `text`, `json_object` or `json_schema`";
                 return self.losses.refused_in_strict(format.path(), reason);
             }
         };

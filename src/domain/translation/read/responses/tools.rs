@@ -195,7 +195,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
                     definition.description = Some(Cow::Owned(description));
                 }
                 _ => {
-                    let reason = "weir does not know this form of a tool's input; use `text` or `grammar`";
+                    let reason = "weir does not know this input format of a tool; use `text` or `grammar`";
                     self.losses.refused_in_strict(format.path(), reason)?;
                 }
             }

@@ -75,7 +75,7 @@ pub(super) fn write_media(
                     likely
                 }
                 (None, None) => {
-                    let reason = "this model's provider wants the type of a file at a URL, which its ending does not state; \
+                    let reason = "this model's provider needs the media type of a file at a URL, which the URL's ending does not show; \
                                   send the file's content";
                     return Err(Untranslatable::new(path, reason));
                 }
