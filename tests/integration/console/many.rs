@@ -26,7 +26,7 @@ fn look_on(at: (&Weir, &Tab), mut page: String, time_max: Option<Duration>) -> S
 }
 
 /// Where the link of this text leads.
-fn link(page: &str, text: &str) -> Option<String> {
+pub(super) fn link(page: &str, text: &str) -> Option<String> {
     let (before, _) = page.split_once(&format!("\">{text}</a>"))?;
     let (_, target) = before.rsplit_once("href=\"")?;
     Some(target.replace("&amp;", "&"))

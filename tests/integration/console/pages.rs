@@ -39,7 +39,12 @@ fn every_page_is_there_without_any_data() {
     assert!(tab.page("/accounts").contains("There are no accounts"));
     assert!(tab.page("/keys").contains("No keys"));
     assert!(tab.page("/keys/new").contains("Create one first."));
-    assert!(tab.page("/log").contains("No rows"));
+    // On a slow machine a search ends before it comes to the first hour, and links to the rest.
+    let mut log = tab.page("/log");
+    while let Some(further) = super::many::link(&log, "Search further") {
+        log = tab.page(&further);
+    }
+    assert!(log.contains("No rows"), "{log}");
     assert!(tab.page("/usage").contains("Nothing was spent") && tab.page("/usage").contains("Nothing was used"));
     assert_eq!(tab.get("/log/export/jsonl").text(), "", "an export of nothing");
     assert_eq!(tab.get("/keys/key_nothing").status, 400);
