@@ -5,14 +5,18 @@ mod query;
 use super::*;
 use crate::domain::rules::{RuleFile, compile::compile};
 
-fn compiled(tables: &str) -> HeadEdits {
+/// The file of a provider with these tables.
+fn rule_file(tables: &str) -> RuleFile {
     let head =
         "name = \"p\"\n[auth]\nsecret = \"env:X\"\nstyle = \"bearer\"\n[endpoints]\nmessages = \"https://h/m\"\n";
-    let file = RuleFile {
+    RuleFile {
         name: "p.toml".to_owned(),
         text: format!("{head}{tables}"),
-    };
-    compile(&file)
+    }
+}
+
+fn compiled(tables: &str) -> HeadEdits {
+    compile(&rule_file(tables))
         .unwrap_or_else(|errors| panic!("{errors:?}"))
         .provider
         .headers

@@ -1,16 +1,10 @@
 //! Tests of query edits.
 
 use crate::domain::rules::head::*;
-use crate::domain::rules::{RuleFile, compile::compile};
+use crate::domain::rules::{compile::compile, head::tests::rule_file};
 
 fn compiled(tables: &str) -> Result<QueryEdits, String> {
-    let head =
-        "name = \"p\"\n[auth]\nsecret = \"env:X\"\nstyle = \"bearer\"\n[endpoints]\nmessages = \"https://h/m\"\n";
-    let file = RuleFile {
-        name: "p.toml".to_owned(),
-        text: format!("{head}{tables}"),
-    };
-    compile(&file)
+    compile(&rule_file(tables))
         .map(|compiled| compiled.provider.query)
         .map_err(|errors| errors[0].to_string())
 }
