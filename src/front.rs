@@ -139,7 +139,7 @@ impl<H: Handler> Front<H> {
             },
         };
         let requests_max = config.connections.requests_max;
-        let over = |patience| {
+        let expired_after = |patience| {
             let told = closing.clone();
             Closing {
                 shutdown: told,
@@ -148,15 +148,15 @@ impl<H: Handler> Front<H> {
             .expired()
         };
         let mut timer = pin!(tokio::time::sleep(limits.silence));
-        let mut over_between = pin!(over(Duration::ZERO));
+        // Pinned once for the first and all other requests, so that this future contains it only once.
+        let mut over = pin!(expired_after(FIRST_REQUEST_WAIT));
         for count in 1..=requests_max {
-            let arrival = if count == 1 {
-                let over_first = pin!(over(FIRST_REQUEST_WAIT));
-                head_reader::next_request(&mut connection, spoken, limits, timer.as_mut(), over_first).await
-            } else {
-                head_reader::next_request(&mut connection, spoken, limits, timer.as_mut(), over_between.as_mut()).await
-            };
-            let bytes = match arrival {
+            if count == 2 {
+                over.set(expired_after(Duration::ZERO));
+            }
+            let arriving = head_reader::next_request(&mut connection, spoken, limits, timer.as_mut(), over.as_mut());
+            // Boxed: otherwise the future would reserve memory for a head while a request or a WebSocket is served.
+            let bytes = match Box::pin(arriving).await {
                 Ok(Arrival::Request(bytes)) => bytes,
                 Ok(Arrival::Http2) => {
                     let settings = Http2Settings::new(config);

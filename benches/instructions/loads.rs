@@ -56,7 +56,9 @@ enum Ask {
         stream: bool,
     },
     /// A stream of the Messages protocol, which weir translates from `chat/completions`.
-    Translated,
+    ChatToMessages,
+    /// A stream of the Responses protocol, which weir translates from `chat/completions`.
+    ChatToResponses,
 }
 
 /// Of one proxy, per request.
@@ -130,7 +132,7 @@ const SMALL: [Load; 6] = [
 ];
 
 /// Streams, each delta by itself.
-const STREAMS: [Load; 4] = [
+const STREAMS: [Load; 5] = [
     stream(
         "stream of 100 events, Messages",
         Ask::Messages { stream: true, bytes: 0 },
@@ -146,8 +148,17 @@ const STREAMS: [Load; 4] = [
         Ask::Gemini { stream: true },
         RedisRow::Out,
     ),
-    // What it costs more than Messages' own is the translation of its request and of a text delta, 94 times.
-    stream("stream of 100 events, chat to Messages", Ask::Translated, RedisRow::Out),
+    // Each costs more than its client's native stream by the translation of its request and of 94 text deltas.
+    stream(
+        "stream of 100 events, chat to Messages",
+        Ask::ChatToMessages,
+        RedisRow::Out,
+    ),
+    stream(
+        "stream of 100 events, chat to Responses",
+        Ask::ChatToResponses,
+        RedisRow::Out,
+    ),
 ];
 
 const fn small(name: &'static str, ask: Ask, count: usize, redis: RedisRow) -> Load {
@@ -251,17 +262,17 @@ async fn cost(fleet: &Fleet, proxy: &Proxy, load: &Load, options: &Options) -> R
 impl Ask {
     fn protocol(self) -> &'static str {
         match self {
-            Self::Messages { .. } | Self::Count | Self::Translated => "messages",
-            Self::Responses { .. } => "responses",
+            Self::Messages { .. } | Self::Count | Self::ChatToMessages => "messages",
+            Self::Responses { .. } | Self::ChatToResponses => "responses",
             Self::Gemini { .. } => "gemini",
         }
     }
 
     fn path(self) -> String {
         match self {
-            Self::Messages { .. } | Self::Translated => "/v1/messages".to_owned(),
+            Self::Messages { .. } | Self::ChatToMessages => "/v1/messages".to_owned(),
             Self::Count => "/v1/messages/count_tokens".to_owned(),
-            Self::Responses { .. } => "/v1/responses".to_owned(),
+            Self::Responses { .. } | Self::ChatToResponses => "/v1/responses".to_owned(),
             Self::Gemini { stream } => {
                 let verb = if stream {
                     "streamGenerateContent?alt=sse"
@@ -281,12 +292,16 @@ impl Ask {
                 "model": model, "system": system, "max_tokens": 4096, "stream": stream,
                 "messages": [{ "role": "user", "content": format!("{text}{}", " A weir holds water.".repeat(bytes / 20)) }],
             }),
-            Self::Translated => json!({
+            Self::ChatToMessages => json!({
                 "model": translated_model("chat", "messages"), "system": system, "max_tokens": 4096, "stream": true,
                 "messages": [{ "role": "user", "content": text }],
             }),
             Self::Count => json!({
                 "model": model, "system": system, "messages": [{ "role": "user", "content": text }],
+            }),
+            Self::ChatToResponses => json!({
+                "model": translated_model("chat", "responses"), "instructions": system, "input": text,
+                "max_output_tokens": 4096, "stream": true,
             }),
             Self::Responses { stream } => json!({
                 "model": model, "instructions": system, "input": text, "max_output_tokens": 4096, "stream": stream,
@@ -300,10 +315,10 @@ impl Ask {
 
     fn request(self, key: &str) -> Vec<u8> {
         let credential = match self {
-            Self::Messages { .. } | Self::Count | Self::Translated => {
+            Self::Messages { .. } | Self::Count | Self::ChatToMessages => {
                 format!("x-api-key: {key}\r\nanthropic-version: 2023-06-01")
             }
-            Self::Responses { .. } => format!("authorization: Bearer {key}"),
+            Self::Responses { .. } | Self::ChatToResponses => format!("authorization: Bearer {key}"),
             Self::Gemini { .. } => format!("x-goog-api-key: {key}"),
         };
         let body = self.body().to_string();
@@ -319,9 +334,14 @@ impl Ask {
     /// An answer through a proxy has the bytes that the provider sends directly, but for the last words of weir's own
     /// behind a stream of the Responses protocol. One that weir has translated has as many deltas, and the protocol's end.
     fn compare(self, answer: &[u8], reference: &[u8]) -> Result<(), String> {
-        if matches!(self, Self::Translated) {
-            let deltas = |body: &[u8]| String::from_utf8_lossy(body).matches("\"text_delta\"").count();
-            let has_end = answer.ends_with(b"data: {\"type\":\"message_stop\"}\n\n");
+        let translated = match self {
+            Self::ChatToMessages => Some(("\"text_delta\"", "event: message_stop")),
+            Self::ChatToResponses => Some(("\"response.output_text.delta\"", "event: response.completed")),
+            Self::Messages { .. } | Self::Count | Self::Responses { .. } | Self::Gemini { .. } => None,
+        };
+        if let Some((delta, end)) = translated {
+            let deltas = |body: &[u8]| String::from_utf8_lossy(body).matches(delta).count();
+            let has_end = String::from_utf8_lossy(answer).contains(end);
             return match has_end && deltas(answer) == deltas(reference) {
                 true => Ok(()),
                 false => Err("not the whole answer of the provider".to_owned()),

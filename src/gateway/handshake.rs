@@ -108,7 +108,18 @@ pub(crate) fn request_head(head: &RequestHeader) -> Parts {
     }
     let json = HeaderValue::from_static("application/json");
     parts.headers.insert(header::CONTENT_TYPE, json);
+    // The values are slices of the buffer into which Pingora has read the head. Copies let the socket free that buffer.
+    for value in parts.headers.values_mut() {
+        *value = own_copy(value);
+    }
     parts
+}
+
+/// Returns a copy of a header's value with memory of its own.
+fn own_copy(value: &HeaderValue) -> HeaderValue {
+    let mut copy = HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone());
+    copy.set_sensitive(value.is_sensitive());
+    copy
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ use crate::{
         reply::REQUEST_ID,
         socket::{
             lanes::{LaneEvent, SocketLanes},
-            messages::MessageReader,
+            messages::{CompleteMessage, MessageReader},
             stream::{SocketStream, StreamEvent},
             timers::{SocketTimers, TimerEvent},
             turn::TurnHost,
@@ -174,7 +174,11 @@ impl Socket {
             lanes: SocketLanes::new(config.sockets.running_max),
             stream: SocketStream::new(connection, switching_protocols(&handshake), message_bytes_max),
             messages,
-            timers: SocketTimers::new(&config.sockets, clock::instant(), rand::rng().random()),
+            timers: SocketTimers::new(
+                &config.sockets,
+                (clock::instant(), clock::unix_millis()),
+                rand::rng().random(),
+            ),
             pending: None,
             turns: 0,
             turns_max: config.connections.requests_max,
@@ -216,8 +220,13 @@ impl Socket {
 
     async fn on_step(&mut self, step: SocketStep) -> Option<SocketClose> {
         match step {
-            SocketStep::Stream(event) => return self.on_stream_event(event).await,
-            SocketStep::Tick => return self.on_tick().await,
+            SocketStep::Stream(event) => match self.on_stream_event(event) {
+                // Boxed, like the handling of a timer: otherwise the future of every idle socket would reserve memory for it.
+                Ok(Some(message)) => Box::pin(self.on_message(message)).await,
+                Ok(None) => {}
+                Err(close) => return Some(close),
+            },
+            SocketStep::Tick => return Box::pin(self.on_tick()).await,
             SocketStep::TurnTold => self.on_turn_told(),
             SocketStep::TurnEnded(is_told, stream_id) => self.on_turn_ended(is_told, stream_id.as_deref()),
             SocketStep::KeyRefused => self.end_after_turns(SocketClose::KEY, Duration::ZERO),
@@ -227,7 +236,7 @@ impl Socket {
     }
 
     /// Closes the socket after the client has read everything that was sent to it.
-    async fn close(mut self, close: SocketClose) {
+    async fn close(&mut self, close: SocketClose) {
         // Notifies the running requests at once that the client is gone.
         self.lanes = SocketLanes::new(0);
         self.host.gateway.metrics().sockets.record_end(close.end, self.turns);
@@ -296,21 +305,25 @@ impl Socket {
         }
     }
 
-    async fn on_stream_event(&mut self, event: StreamEvent) -> Option<SocketClose> {
+    /// Handles an event of the stream. Returns the message that it completes, if any.
+    ///
+    /// # Errors
+    /// The event ends the socket.
+    fn on_stream_event(&mut self, event: StreamEvent) -> Result<Option<CompleteMessage>, SocketClose> {
         let frame = match event {
             StreamEvent::Frame(frame) => frame,
             StreamEvent::Fault(fault) => {
-                return Some(SocketClose::new(fault.code, fault.reason, SocketEnd::Protocol));
+                return Err(SocketClose::new(fault.code, fault.reason, SocketEnd::Protocol));
             }
-            StreamEvent::Ended => return Some(SocketClose::without_frame(SocketEnd::Client)),
-            StreamEvent::Slow => return Some(SocketClose::without_frame(SocketEnd::Slow)),
+            StreamEvent::Ended => return Err(SocketClose::without_frame(SocketEnd::Client)),
+            StreamEvent::Slow => return Err(SocketClose::without_frame(SocketEnd::Slow)),
         };
         self.timers.on_received();
         match frame {
             FrameEvent::MessageStart {
                 kind: MessageKind::Binary,
                 ..
-            } => return Some(SocketClose::BINARY),
+            } => return Err(SocketClose::BINARY),
             FrameEvent::MessageStart {
                 kind: MessageKind::Text,
                 length,
@@ -321,18 +334,16 @@ impl Socket {
             FrameEvent::Payload(piece) => self.messages.push(&piece),
             FrameEvent::MessageEnd => {
                 self.timers.on_use(clock::instant());
-                if let Some(message) = self.messages.finish() {
-                    self.on_message(message).await;
-                }
+                return Ok(self.messages.finish());
             }
             // The stream answers pings itself.
             FrameEvent::Ping(_) | FrameEvent::Pong(_) => {}
             FrameEvent::Close(code) => {
                 let code = code.map_or(1000, |(code, _)| code);
-                return Some(SocketClose::new(code, "", SocketEnd::Client));
+                return Err(SocketClose::new(code, "", SocketEnd::Client));
             }
         }
-        None
+        Ok(None)
     }
 
     /// Handles a timer that is due.
@@ -386,8 +397,7 @@ fn drain_spread() -> Duration {
 /// Whether the key with which the socket was opened is still valid. Returns true if the store fails.
 async fn is_key_valid(host: &TurnHost, now: Instant) -> bool {
     let (gateway, digest) = (&host.gateway, &host.handshake.digest);
-    // Boxed: otherwise the future of every socket would reserve memory for a call to the store.
-    match Box::pin(gateway.keys.find_known(digest, now)).await {
+    match gateway.keys.find_known(digest, now).await {
         Ok(Some(key)) => key.check(digest, gateway.billing.time().now_seconds(now)).is_ok(),
         Ok(None) => false,
         Err(_) => true,

@@ -3,15 +3,40 @@
 
 use std::fmt::Write;
 
+/// The number of bytes that are searched at once for a character that is escaped.
+const SEARCHED_BYTES: usize = 16;
+
+/// Whether this byte is a character that a JSON string contains only in escaped form.
+pub(crate) const fn is_escaped(byte: u8) -> bool {
+    byte < b' ' || byte == b'"' || byte == b'\\'
+}
+
+/// Returns the length of the beginning of a text that a JSON string contains unchanged. Characters that are escaped are ASCII, so
+/// the beginning ends at a character's boundary.
+pub(crate) fn plain_length(text: &str) -> usize {
+    let mut length = 0;
+    // The compiler turns the search of a block into a few instructions, because it does not end early.
+    for block in text.as_bytes().chunks(SEARCHED_BYTES) {
+        if block.iter().fold(false, |found, byte| found | is_escaped(*byte)) {
+            let escaped = block.iter().position(|byte| is_escaped(*byte));
+            return length + escaped.unwrap_or(block.len());
+        }
+        length += block.len();
+    }
+    length
+}
+
 /// Appends a string as a JSON string.
 pub(crate) fn push_text(out: &mut String, text: &str) {
+    out.reserve(text.len() + 2);
     out.push('"');
     let mut rest = text;
-    while let Some(at) = rest.find(|character: char| character < ' ' || matches!(character, '"' | '\\')) {
-        let (plain, tail) = rest.split_at_checked(at).unwrap_or((rest, ""));
+    loop {
+        let (plain, tail) = rest.split_at_checked(plain_length(rest)).unwrap_or((rest, ""));
         out.push_str(plain);
         let mut characters = tail.chars();
         match characters.next() {
+            None => break,
             Some('"') => out.push_str("\\\""),
             Some('\\') => out.push_str("\\\\"),
             Some('\n') => out.push_str("\\n"),
@@ -21,11 +46,9 @@ pub(crate) fn push_text(out: &mut String, text: &str) {
                 // Writing to a string cannot fail.
                 let _ = write!(out, "\\u{:04x}", u32::from(control));
             }
-            None => {}
         }
         rest = characters.as_str();
     }
-    out.push_str(rest);
     out.push('"');
 }
 
@@ -54,48 +77,61 @@ pub(crate) struct JsonObjectWriter<'o> {
 }
 
 impl JsonObjectWriter<'_> {
-    fn name(&mut self, name: &str) -> &mut String {
+    /// Writes the name of a member. The names that weir itself writes contain no characters that are escaped.
+    fn name(&mut self, name: &'static str) -> &mut String {
+        debug_assert_eq!(plain_length(name), name.len(), "{name:?} needs escapes");
+        self.out.push_str(if std::mem::take(&mut self.is_empty) {
+            "\""
+        } else {
+            ",\""
+        });
+        self.out.push_str(name);
+        self.out.push_str("\":");
+        self.out
+    }
+
+    /// Writes a member whose name comes from a client, and whose value is the given JSON text.
+    pub(crate) fn member(&mut self, name: &str, json: &str) {
         if !std::mem::take(&mut self.is_empty) {
             self.out.push(',');
         }
         push_text(self.out, name);
         self.out.push(':');
-        self.out
+        self.out.push_str(json);
     }
 
     /// Writes a member whose value is the given JSON text.
-    pub(crate) fn raw(&mut self, name: &str, json: &str) {
+    pub(crate) fn raw(&mut self, name: &'static str, json: &str) {
         self.name(name).push_str(json);
     }
 
     /// Writes a member whose value is a string.
-    pub(crate) fn text(&mut self, name: &str, text: &str) {
+    pub(crate) fn text(&mut self, name: &'static str, text: &str) {
         push_text(self.name(name), text);
     }
 
     /// Writes a member whose value is an integer.
-    pub(crate) fn number(&mut self, name: &str, number: impl Into<i128>) {
-        let number: i128 = number.into();
-        let _ = write!(self.name(name), "{number}");
+    pub(crate) fn number(&mut self, name: &'static str, number: impl itoa::Integer) {
+        self.name(name).push_str(itoa::Buffer::new().format(number));
     }
 
     /// Writes a member whose value is a boolean.
-    pub(crate) fn flag(&mut self, name: &str, flag: bool) {
+    pub(crate) fn flag(&mut self, name: &'static str, flag: bool) {
         self.raw(name, if flag { "true" } else { "false" });
     }
 
     /// Writes a member whose value is null.
-    pub(crate) fn null(&mut self, name: &str) {
+    pub(crate) fn null(&mut self, name: &'static str) {
         self.raw(name, "null");
     }
 
     /// Writes a member whose value is an object.
-    pub(crate) fn object<R>(&mut self, name: &str, fill: impl FnOnce(&mut JsonObjectWriter<'_>) -> R) -> R {
+    pub(crate) fn object<R>(&mut self, name: &'static str, fill: impl FnOnce(&mut JsonObjectWriter<'_>) -> R) -> R {
         push_object(self.name(name), fill)
     }
 
     /// Writes a member whose value is an array.
-    pub(crate) fn array<R>(&mut self, name: &str, fill: impl FnOnce(&mut JsonArrayWriter<'_>) -> R) -> R {
+    pub(crate) fn array<R>(&mut self, name: &'static str, fill: impl FnOnce(&mut JsonArrayWriter<'_>) -> R) -> R {
         push_array(self.name(name), fill)
     }
 }
@@ -140,7 +176,9 @@ mod tests {
         #[test]
         fn any_text_is_read_as_it_was(text in ".*", name in "[\\x00-\\x7f]*") {
             let mut out = String::new();
-            push_object(&mut out, |object| object.text(&name, &text));
+            let mut value = String::new();
+            push_text(&mut value, &text);
+            push_object(&mut out, |object| object.member(&name, &value));
             let read: serde_json::Value = serde_json::from_str(&out).unwrap();
             prop_assert_eq!(read, serde_json::json!({ name: text }));
         }

@@ -37,6 +37,9 @@ pub(crate) const TRANSLATION_HEADER: &str = "weir-translation";
 /// The HTTP status for an answer that cannot be translated completely.
 const UNTRANSLATED: u16 = 502;
 
+/// The expected length of a translated piece, as a multiple of the provider's piece.
+const EXPANSION: usize = 2;
+
 /// The translation of a request for one endpoint and credential.
 #[derive(Debug)]
 pub(crate) struct RequestTranslation {
@@ -297,7 +300,7 @@ impl AnswerTranslation {
         end: bool,
         usage: Option<Usage>,
     ) -> Result<(), AnswerFault> {
-        let mut out = String::new();
+        let mut out = String::with_capacity(piece.as_ref().map_or(0, |bytes| EXPANSION * bytes.len()));
         if self.end == TranslationEnd::Open {
             if let Some(bytes) = piece.as_deref() {
                 self.read(bytes, &mut out);

@@ -32,7 +32,8 @@ pub(crate) struct MessageReader {
     bodies: BodyResources,
     key: KeyDigest,
     address: Option<ClientAddress>,
-    current: Option<IncompleteMessage>,
+    /// Boxed, because idle sockets have none.
+    current: Option<Box<IncompleteMessage>>,
 }
 
 /// A message that is arriving.
@@ -104,7 +105,7 @@ impl MessageReader {
         if length.is_some_and(|length| length > message.bytes_max) {
             message.refuse_size();
         }
-        self.current = Some(message);
+        self.current = Some(Box::new(message));
     }
 
     /// Adds a piece of the message.
@@ -121,7 +122,7 @@ impl MessageReader {
             length,
             content,
             ..
-        } = self.current.take()?;
+        } = *self.current.take()?;
         Some(CompleteMessage {
             length: length.unwrap_or(received),
             content: content.map(|(text, lease)| (text.freeze(), lease)),

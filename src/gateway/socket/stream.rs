@@ -27,6 +27,9 @@ const FRAGMENTS_MAX: u32 = 4096;
 /// waiting writes.
 const QUEUE_MAX: usize = 64;
 
+/// The frame of a ping without data.
+const EMPTY_PING: &[u8] = &[0x89, 0];
+
 /// An event on the connection.
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
@@ -131,9 +134,7 @@ impl SocketStream {
 
     /// Adds a ping to the waiting writes.
     pub(crate) fn queue_ping(&mut self) {
-        let mut frame = BytesMut::new();
-        write_control(&mut frame, ControlOpcode::Ping, b"", None);
-        self.queue(frame.freeze());
+        self.queue(Bytes::from_static(EMPTY_PING));
     }
 
     /// Adds a close frame to the waiting writes. It must be the last one.

@@ -8,6 +8,10 @@ use crate::config::gateway::SocketsConfig;
 /// A socket may end before its maximum age, by at most that age divided by this number.
 const AGE_SPREAD_DIVISOR: u32 = 12;
 
+/// The first ping of a socket is due at a multiple of this time since the Unix epoch, so that the pings of many sockets need only
+/// one wake-up of their worker.
+const PING_STEP_MS: i64 = 100;
+
 /// An event that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerEvent {
@@ -35,13 +39,14 @@ pub(crate) struct SocketTimers {
 }
 
 impl SocketTimers {
-    /// Creates the timers of a socket that is opened at `now`. `dice` is a random number that spreads the ends of sockets that
-    /// were opened together.
-    pub(crate) fn new(config: &SocketsConfig, now: Instant, dice: u16) -> Self {
+    /// Creates the timers of a socket that is opened at `now`, which is `unix_ms` milliseconds since the Unix epoch. `dice` is a
+    /// random number that spreads the ends of sockets that were opened together.
+    pub(crate) fn new(config: &SocketsConfig, (now, unix_ms): (Instant, i64), dice: u16) -> Self {
+        let after_step = Duration::from_millis(unix_ms.rem_euclid(PING_STEP_MS).unsigned_abs());
         let spread = (config.lifetime / AGE_SPREAD_DIVISOR).saturating_mul(u32::from(dice)) / u32::from(u16::MAX);
         Self {
             ping: config.ping,
-            ping_due: now + config.ping,
+            ping_due: now + config.ping.saturating_sub(after_step),
             awaits_pong: false,
             idle: config.idle,
             idle_since: now,
@@ -83,7 +88,9 @@ impl SocketTimers {
         if self.ping_due > now {
             return None;
         }
-        self.ping_due = now + self.ping;
+        // Counted from the time at which this ping was due, so that the pings of many sockets stay together.
+        let next = self.ping_due + self.ping;
+        self.ping_due = if next > now { next } else { now + self.ping };
         Some(match self.awaits_pong {
             true => TimerEvent::Silent,
             false => TimerEvent::Ping,
@@ -110,7 +117,7 @@ mod tests {
     };
 
     fn timers(start: Instant, dice: u16) -> SocketTimers {
-        SocketTimers::new(&CONFIG, start, dice)
+        SocketTimers::new(&CONFIG, (start, 0), dice)
     }
 
     fn after(start: Instant, seconds: u64) -> Instant {
@@ -129,6 +136,24 @@ mod tests {
             timers.on_received();
         }
         assert_eq!(timers.take_event(after(start, 100), true), Some(TimerEvent::Idle));
+    }
+
+    #[test]
+    fn the_pings_of_sockets_that_were_opened_within_one_step_are_due_together() {
+        let start = clock::instant();
+        let due_ms = |opened_ms: u64| {
+            let opened = start + Duration::from_millis(opened_ms);
+            let mut timers = SocketTimers::new(&CONFIG, (opened, 1_790_000_000_000 + opened_ms.cast_signed()), 0);
+            let first = timers.due(false);
+            // A late worker does not move the following pings.
+            assert_eq!(
+                timers.take_event(first + Duration::from_millis(7), false),
+                Some(TimerEvent::Ping)
+            );
+            [first, timers.due(false)].map(|due| due.duration_since(start).as_millis())
+        };
+        assert_eq!([0, 42, 99].map(due_ms), [[30_000, 60_000]; 3]);
+        assert_eq!(due_ms(100), [30_100, 60_100]);
     }
 
     #[test]

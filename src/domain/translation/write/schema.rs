@@ -131,7 +131,7 @@ fn changed_object(text: &str, place: SchemaPlace, depth: usize) -> Option<String
                 .member(name)
                 .and_then(|inner| changed_value(value, inner, depth + 1));
             is_changed |= changed.is_some();
-            object.raw(name, changed.as_deref().unwrap_or(value.get()));
+            object.member(name, changed.as_deref().unwrap_or(value.get()));
         }
     });
     is_changed.then_some(out)

@@ -2,10 +2,13 @@
 
 mod calls;
 mod chunk;
+mod repeated_chunk;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
+
+use smallvec::SmallVec;
 
 use crate::domain::translation::{
     ChatReasoning, ChatTraits,
@@ -16,6 +19,7 @@ use crate::domain::translation::{
             chat::{
                 calls::ChatAnswerCalls,
                 chunk::{ChatCallPiece, ChatChoice, ChatChunk, ChatDelta},
+                repeated_chunk::RepeatedChunk,
             },
             member_failure,
         },
@@ -46,6 +50,8 @@ pub(crate) struct ChatAnswerReader {
     /// Whether the reasoning is longer than [`EVENT_BYTES_MAX`] and was therefore dropped.
     is_thought_too_long: bool,
     calls: ChatAnswerCalls,
+    /// The last chunk, by which a chunk that differs only in its text is recognized.
+    last: RepeatedChunk,
 }
 
 impl ChatAnswerReader {
@@ -61,6 +67,7 @@ impl ChatAnswerReader {
             thought: String::new(),
             is_thought_too_long: false,
             calls: ChatAnswerCalls::default(),
+            last: RepeatedChunk::default(),
         }
     }
 
@@ -71,8 +78,22 @@ impl ChatAnswerReader {
     pub(crate) fn on_event(&mut self, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         match data.trim() {
             "" => Ok(()),
-            END_MARK => self.end(self.calls.are_complete(), emit),
-            data => self.on_chunk(&parse(data)?, emit),
+            END_MARK => {
+                self.last.forget();
+                self.end(self.calls.are_complete(), emit)
+            }
+            data => match self.last.text_of_next(data) {
+                Some(text) => emit(AnswerEvent::Text(Cow::Borrowed(text))),
+                None => {
+                    self.last.forget();
+                    let chunk = parse(data)?;
+                    self.on_chunk(&chunk, emit)?;
+                    if self.reason.is_none() && !self.has_ended {
+                        self.last.remember(data, &chunk);
+                    }
+                    Ok(())
+                }
+            },
         }
     }
 
@@ -82,7 +103,7 @@ impl ChatAnswerReader {
     /// The body is not an answer of this protocol, or `emit` fails.
     pub(crate) fn on_body(&mut self, body: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let chunk = parse(body)?;
-        if chunk.error.is_none() && chunk.choices.as_ref().is_none_or(Vec::is_empty) {
+        if chunk.error.is_none() && chunk.choices.as_ref().is_none_or(SmallVec::is_empty) {
             return Err(AnswerFault::Unreadable);
         }
         self.on_chunk(&chunk, emit)?;
@@ -141,7 +162,7 @@ impl ChatAnswerReader {
     }
 
     fn on_content(&mut self, content: &ChatDelta<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
-        for event in content.events(self.reasoning)? {
+        for event in content.events(self.reasoning) {
             self.pass(event, emit)?;
         }
         let pieces = content.tool_calls.as_deref().unwrap_or_default();

@@ -431,7 +431,7 @@ impl MessagesAnswerWriter {
     }
 
     /// Writes a piece of the open block, if the answer is a stream.
-    fn push_delta(&self, kind: &str, member: &str, piece: &str, out: &mut String) {
+    fn push_delta(&self, kind: &str, member: &'static str, piece: &str, out: &mut String) {
         if self.is_stream() {
             push_event(out, "content_block_delta", |event| {
                 event.number("index", self.index);

@@ -91,7 +91,7 @@ impl<'de> Visitor<'de> for GoogleSchemaSeed<'_> {
         let mut text = String::new();
         push_object(&mut text, |object| {
             for (name, value) in &members.list {
-                object.raw(name, value);
+                object.member(name, value);
             }
         });
         Ok(text)

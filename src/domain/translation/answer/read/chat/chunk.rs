@@ -1,9 +1,13 @@
 //! The types for parsing chunks and bodies of `chat/completions` answers.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize,
+    de::{Deserializer, SeqAccess, Visitor, value::SeqAccessDeserializer},
+};
 use serde_json::value::RawValue;
+use smallvec::SmallVec;
 
 use crate::domain::translation::{
     ChatReasoning,
@@ -16,10 +20,24 @@ use crate::domain::translation::{
 pub(super) struct ChatChunk<'a> {
     /// The alternative answers; weir requests only one.
     #[serde(borrow)]
-    pub(super) choices: Option<Vec<ChatChoice<'a>>>,
+    pub(super) choices: Option<SmallVec<[ChatChoice<'a>; 1]>>,
     /// The error; `None` unless the answer has failed.
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
+}
+
+impl<'a> ChatChunk<'a> {
+    /// Returns the text without escapes that the chunk adds; `None` if it does more than that, or nothing.
+    pub(super) fn only_text(&self) -> Option<&'a str> {
+        let (None, [choice]) = (self.error, self.choices.as_deref()?) else {
+            return None;
+        };
+        let is_plain = matches!(choice.index, None | Some(0))
+            && choice.error.is_none()
+            && choice.message.is_none()
+            && choice.finish_reason.as_ref().is_none_or(String::is_empty);
+        choice.delta.as_ref().filter(|_| is_plain)?.only_text()
+    }
 }
 
 /// One of the alternative answers.
@@ -50,12 +68,14 @@ impl<'a> ChatChoice<'a> {
     }
 }
 
+/// The content of a delta or message as events; most deltas have one event.
+type ContentEvents<'e> = SmallVec<[AnswerEvent<'e>; 1]>;
+
 /// New content, or a complete message.
 #[derive(Debug, Deserialize)]
 pub(super) struct ChatDelta<'a> {
-    /// A string, or an array of parts.
     #[serde(borrow)]
-    content: Option<&'a RawValue>,
+    content: Option<ChatContent<'a>>,
     #[serde(borrow)]
     reasoning_content: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -76,6 +96,41 @@ pub(super) struct ChatDelta<'a> {
     /// A call, or a piece of it, in the older member for a single call.
     #[serde(borrow)]
     pub(super) function_call: Option<ChatCallFunction<'a>>,
+}
+
+/// The content of a delta or message.
+#[derive(Debug)]
+enum ChatContent<'a> {
+    /// A string.
+    Text(Cow<'a, str>),
+    /// An array of parts.
+    Parts(Vec<ChatAnswerPart<'a>>),
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for ChatContent<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ContentVisitor;
+        impl<'de> Visitor<'de> for ContentVisitor {
+            type Value = ChatContent<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a string or an array of parts")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(ChatContent::Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(ChatContent::Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<Self::Value, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(parts)).map(ChatContent::Parts)
+            }
+        }
+        deserializer.deserialize_any(ContentVisitor)
+    }
 }
 
 /// A piece of a call.
@@ -126,19 +181,16 @@ impl<'a> ChatCallPiece<'a> {
 
 impl<'a> ChatDelta<'a> {
     /// Returns the content in order, without calls. Text is never empty.
-    ///
-    /// # Errors
-    /// The content is neither a string nor an array of parts.
-    pub(super) fn events(&self, reasoning: ChatReasoning) -> Result<Vec<AnswerEvent<'a>>, AnswerFault> {
-        let content = self.content_events()?;
-        let mut events = Vec::with_capacity(content.len() + 1);
+    pub(super) fn events(&self, reasoning: ChatReasoning) -> ContentEvents<'_> {
+        let mut events = self.content_events();
         // A host that sends its reasoning in the content may repeat it in a member.
-        if !content.iter().any(|event| matches!(event, AnswerEvent::Thought(_))) {
-            events.extend(self.thought(reasoning).map(AnswerEvent::Thought));
+        if !events.iter().any(|event| matches!(event, AnswerEvent::Thought(_)))
+            && let Some(thought) = self.thought(reasoning)
+        {
+            events.insert(0, AnswerEvent::Thought(thought));
         }
-        events.extend(content);
-        if let Some(refusal) = self.refusal.as_ref().filter(|refusal| !refusal.is_empty()) {
-            events.push(AnswerEvent::Refusal(Cow::Owned(refusal.clone())));
+        if let Some(refusal) = self.refusal.as_deref().filter(|refusal| !refusal.is_empty()) {
+            events.push(AnswerEvent::Refusal(Cow::Borrowed(refusal)));
         }
         if let Some(annotations) = self.annotations {
             events.extend(citations(annotations));
@@ -152,7 +204,27 @@ impl<'a> ChatDelta<'a> {
         ];
         let lost = lost.into_iter().filter(|(is_lost, _)| *is_lost);
         events.extend(lost.map(|(_, kind)| AnswerEvent::Lost(kind)));
-        Ok(events)
+        events
+    }
+
+    /// Returns the text without escapes, unless there is any other content.
+    fn only_text(&self) -> Option<&'a str> {
+        let has_calls = self.function_call.is_some() || self.tool_calls.iter().flatten().next().is_some();
+        let others = [
+            self.reasoning_content,
+            self.reasoning,
+            self.reasoning_details,
+            self.annotations,
+            self.audio,
+            self.images,
+        ];
+        if has_calls || self.refusal.is_some() || others.iter().any(Option::is_some) {
+            return None;
+        }
+        match self.content {
+            Some(ChatContent::Text(Cow::Borrowed(text))) if !text.is_empty() => Some(text),
+            _ => None,
+        }
     }
 
     /// Whether there is text, reasoning or a piece of a call other than white space.
@@ -169,24 +241,16 @@ impl<'a> ChatDelta<'a> {
         has_refusal
             || self.function_call.is_some()
             || thought.is_some_and(|thought| !thought.trim().is_empty())
-            || self.content_events().is_ok_and(|events| events.iter().any(is_text))
+            || self.content_events().iter().any(is_text)
             || self.tool_calls.iter().flatten().any(is_call)
     }
 
-    fn content_events(&self) -> Result<Vec<AnswerEvent<'a>>, AnswerFault> {
-        let Some(content) = self.content else {
-            return Ok(Vec::new());
-        };
-        if content.get().starts_with('"') {
-            let text = as_text(content).ok_or(AnswerFault::Unreadable)?;
-            return Ok(match text.is_empty() {
-                true => Vec::new(),
-                false => vec![AnswerEvent::Text(text)],
-            });
+    fn content_events(&self) -> ContentEvents<'_> {
+        match &self.content {
+            None => SmallVec::new(),
+            Some(ChatContent::Text(text)) => borrow_unless_empty(text).map(AnswerEvent::Text).into_iter().collect(),
+            Some(ChatContent::Parts(parts)) => parts.iter().filter_map(ChatAnswerPart::to_event).collect(),
         }
-        let parts: Vec<ChatAnswerPart<'a>> =
-            serde_json::from_str(content.get()).map_err(|_| AnswerFault::Unreadable)?;
-        Ok(parts.into_iter().filter_map(ChatAnswerPart::into_event).collect())
     }
 
     /// Returns the new reasoning. The host's own member comes first, because some hosts send the same text in several members.
@@ -239,32 +303,38 @@ struct ChatAnswerPart<'a> {
 }
 
 impl ChatAnswerPart<'_> {
-    /// Converts the part to an event; `None` if its text is empty.
-    fn into_event(self) -> Option<AnswerEvent<'static>> {
+    /// Returns the content of the part; `None` if its text is empty.
+    fn to_event(&self) -> Option<AnswerEvent<'_>> {
         match self.kind.as_deref() {
-            None | Some("text" | "output_text") => unless_empty(self.text).map(AnswerEvent::Text),
-            Some("thinking" | "reasoning") => {
-                unless_empty(self.thinking_text().or(self.text)).map(AnswerEvent::Thought)
-            }
-            Some("refusal") => unless_empty(self.refusal).map(AnswerEvent::Refusal),
+            None | Some("text" | "output_text") => text_of(&self.text).map(AnswerEvent::Text),
+            Some("thinking" | "reasoning") => match self.thinking_text() {
+                Some(thinking) => (!thinking.is_empty()).then_some(AnswerEvent::Thought(thinking)),
+                None => text_of(&self.text).map(AnswerEvent::Thought),
+            },
+            Some("refusal") => text_of(&self.refusal).map(AnswerEvent::Refusal),
             Some("reference" | "tool_reference") => Some(AnswerEvent::Lost(AnswerLosses::CITATION)),
             Some("image_url" | "image") => Some(AnswerEvent::Lost("image")),
             Some(_) => Some(AnswerEvent::Lost("content_part")),
         }
     }
 
-    fn thinking_text(&self) -> Option<String> {
+    fn thinking_text(&self) -> Option<Cow<'_, str>> {
         let thinking = self.thinking?;
         if let Some(text) = as_text(thinking) {
-            return Some(text.into_owned());
+            return Some(text);
         }
         let parts: Vec<ChatAnswerPart<'_>> = serde_json::from_str(thinking.get()).ok()?;
         Some(parts.into_iter().filter_map(|part| part.text).collect())
     }
 }
 
-fn unless_empty(text: Option<String>) -> Option<Cow<'static, str>> {
-    text.filter(|text| !text.is_empty()).map(Cow::Owned)
+/// Returns the text of an optional member; `None` if it is empty.
+fn text_of(member: &Option<String>) -> Option<Cow<'_, str>> {
+    member.as_deref().and_then(borrow_unless_empty)
+}
+
+fn borrow_unless_empty(text: &str) -> Option<Cow<'_, str>> {
+    (!text.is_empty()).then_some(Cow::Borrowed(text))
 }
 
 /// An annotation of the text.

@@ -223,7 +223,7 @@ impl CallItem {
 
     /// Returns a call of a tool that has a name, as JSON text. The last parameter is the member with the tool's arguments or
     /// input.
-    fn named_json(&self, id: &str, kind: &str, status: &str, (member, text): (&str, &str)) -> String {
+    fn named_json(&self, id: &str, kind: &str, status: &str, (member, text): (&'static str, &str)) -> String {
         let mut json = String::with_capacity(text.len() + 160);
         push_object(&mut json, |item| {
             item.text("id", id);
