@@ -211,7 +211,7 @@ pub(super) fn fallback(
     let place = raw?;
     let raw = place.get_ref();
     if raw.patterns.is_empty() || raw.patterns.len() > PATTERNS_MAX {
-        let message = format!("key `patterns`: expected 1 to {PATTERNS_MAX} names, `*` for any text");
+        let message = format!("key `patterns`: expected 1 to {PATTERNS_MAX} model names, with `*` for any text");
         faults.add_at(place, "patterns", message);
     }
     if let Some(pattern) = raw.patterns.iter().find(|pattern| pattern.trim_matches('*').is_empty()) {
