@@ -215,7 +215,9 @@ pub(super) fn fallback(
         faults.add_at(place, "patterns", message);
     }
     if let Some(pattern) = raw.patterns.iter().find(|pattern| pattern.trim_matches('*').is_empty()) {
-        let message = format!("key `patterns`: `{pattern}` matches every name; begin it with the name of the family");
+        let message = format!(
+            "key `patterns`: `{pattern}` matches every name; begin the pattern with the name of a model family"
+        );
         faults.add_at(place, "patterns", message);
     }
     if models.iter().all(|model| model.get_ref().name != raw.model) {
