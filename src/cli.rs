@@ -298,7 +298,7 @@ pub(crate) async fn upgrade_process(
         1 => "ends after its running request".to_owned(),
         more => format!("ends after its {more} running requests"),
     };
-    writeln!(out, "process {pid} serves now; the previous one {running}")?;
+    writeln!(out, "the new process {pid} serves now; the previous process {running}")?;
     Ok(())
 }
 
@@ -415,7 +415,7 @@ fn notify(text: &str) -> Result<OrNone<Percents>, String> {
 /// Returns an error if an update is empty, because the user has probably forgotten an option.
 pub(crate) fn something_to_change(is_empty: bool) -> Result<(), AdminClientError> {
     if is_empty {
-        let help = "nothing to change: give at least one option, see --help";
+        let help = "there is nothing to change: give at least one option (see --help)";
         return Err(AdminClientError::Usage(help.to_owned()));
     }
     Ok(())
@@ -423,7 +423,7 @@ pub(crate) fn something_to_change(is_empty: bool) -> Result<(), AdminClientError
 
 /// The error message for an invalid overlap.
 const OVERLAP_HINT: &str =
-    "give a whole number with s, m, h or d, such as 24h, at most 30d; or 0 to end the old secret at once";
+    "give a whole number with the unit s, m, h or d, such as 24h (at most 30d), or 0 to end the old secret at once";
 
 /// The time for which the old secret of a rotated key remains valid, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -264,7 +264,7 @@ fn check_distinct<const N: usize>(all: [(&str, &str, Option<SocketAddr>); N], fr
         let mut before = all.iter().take(count);
         let there = fixed.and_then(|_| before.find(|(_, _, taken)| taken == address));
         if let (Some(address), Some((who, theirs, _))) = (fixed, there) {
-            let message = format_args!("{who} already listens at {address}: give this one another port");
+            let message = format_args!("{who} already listens at {address}: give this listener another port");
             from.report_fault(key, &[theirs], message);
         }
     }

@@ -223,7 +223,7 @@ fn start_diagnostics(level: &str) -> Result<Diagnostics, StartError> {
         Diagnostics::start(level).map_err(|error| StartError::failed("cannot start the log of messages", error))?;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(%place, "weir panicked, which is a bug; the request that it was working on has ended");
+        tracing::error!(%place, "weir panicked, which is a bug: the request or task that was running has ended");
     }));
     Ok(diagnostics)
 }
@@ -252,7 +252,7 @@ fn load(conf: &Path) -> Result<Config, StartError> {
 fn socket(conf: Option<&Path>) -> Result<PathBuf, String> {
     let conf = conf.unwrap_or(Path::new("/etc/weir/weir.toml"));
     Config::load(conf).map(|config| config.admin.socket).map_err(|error| {
-        format!("{error}\nname the admin socket with --admin unix:PATH, or the configuration with --conf")
+        format!("{error}\ngive the admin socket with --admin unix:PATH, or the configuration with --conf FILE")
     })
 }
 
@@ -305,7 +305,7 @@ mod left_out {
     }
 
     fn left_out(command: &'static str) -> StartError {
-        let how = "this weir was built without the sample provider; build one with it from the source: \
+        let how = "this program was built without the sample provider; to include it, build weir from source: \
                    `cargo build --release --locked`";
         StartError::failed(command, how)
     }

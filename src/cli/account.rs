@@ -255,7 +255,7 @@ pub(crate) async fn run(
     if !changed.applied {
         writeln!(
             out,
-            "\nThe change is recorded and takes effect as soon as the store answers. Do not repeat it."
+            "\nThe change is recorded and takes effect as soon as the store answers. Do not run the command again."
         )?;
     }
     Ok(())

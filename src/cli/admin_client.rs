@@ -52,7 +52,7 @@ pub(crate) enum AdminClientError {
     #[error("{0}")]
     Configuration(String),
     /// No weir listens on the socket.
-    #[error("no weir is running on {}: {why}; start weir, or name the socket of a running one with --admin unix:PATH", socket.display())]
+    #[error("cannot connect to weir on {}: {why}; start weir, or give the socket of a running weir with --admin unix:PATH", socket.display())]
     Unreachable {
         /// The path of the socket.
         socket: PathBuf,
@@ -77,7 +77,7 @@ pub(crate) enum AdminClientError {
         why: String,
     },
     /// The response to a change with an operation id was lost, and the response to its repetition too.
-    #[error("{lost}; run the same command again with --operation-id {id}: it takes effect only once")]
+    #[error("{lost}; run the same command again with --operation-id {id}: the change takes effect only once")]
     Unsure {
         /// The error of the last attempt.
         lost: Box<AdminClientError>,
@@ -139,7 +139,7 @@ impl<A: DeserializeOwned> ClientReply<A> {
     pub(crate) fn read(&self) -> Result<A, AdminClientError> {
         serde_json::from_str(&self.text).map_err(|error| {
             AdminClientError::Refused(format!(
-                "cannot read the response of weir: {error}; use a weir command of the version that is running"
+                "cannot read the response of weir: {error}; run the command with the version of weir that is running"
             ))
         })
     }

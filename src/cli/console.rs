@@ -111,7 +111,7 @@ async fn sessions(args: &SessionsArgs, client: &AdminClient, out: &mut impl Writ
         writeln!(
             out,
             "{:<16}  {:<7}  {:<8}  {:<20}  {:<24}  ENDS",
-            "ID", "PAGES", "ROLE", "WHO", "ENDS WITHOUT USE"
+            "ID", "PAGES", "ROLE", "WHO", "ENDS IF UNUSED"
         )?;
     }
     for one in &answer.sessions {

@@ -401,7 +401,7 @@ fn quota(key: &KeyDetails) -> String {
 /// Formats the amounts that a key has spent in the current periods, in USD.
 fn spent_in_words(spent: &PeriodSpend) -> String {
     format!(
-        "{} USD today, {} USD this week, {} USD this month, {} USD in all",
+        "{} USD today, {} USD this week, {} USD this month, {} USD in total",
         spent.day_usd, spent.week_usd, spent.month_usd, spent.all_usd
     )
 }
@@ -459,7 +459,7 @@ fn print(key: &KeyDetails, out: &mut impl Write) -> std::io::Result<()> {
         line("key", &text.expose())?;
         writeln!(
             out,
-            "\nKeep the key now: it is not shown again, and weir stores only its SHA-256."
+            "\nSave the key now: it is not shown again, because weir stores only its SHA-256."
         )?;
     }
     Ok(())

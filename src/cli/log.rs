@@ -356,7 +356,8 @@ fn date(text: &str) -> Result<UtcDay, String> {
 
 /// The advice about rows with different charges if the store is the log backend. A new log backend gets all rows that the journal
 /// still contains.
-const NAME_A_HOME: &str = "keep the journal, and set `[log] home` to files or postgres, which get its rows unchanged";
+const NAME_A_HOME: &str =
+    "keep the journal, and set `[log] home` to \"files\" or \"postgres\", which then gets the rows of the journal";
 
 /// The result of the part of `weir log verify` that compares the journal with the log. The log must contain each row that this
 /// node's journal still contains.
@@ -417,7 +418,7 @@ impl JournalReport {
             let (missing, requests) = (day.missing, day.requests.join(", "));
             writeln!(
                 out,
-                "{whose}  journal: the log lacks {missing} of its rows ({requests}{more})"
+                "{whose}  journal: {missing} rows are missing in the log ({requests}{more})"
             )?;
         }
         if day.brought > 0 {
@@ -427,7 +428,7 @@ impl JournalReport {
             let differing = day.differing;
             writeln!(
                 out,
-                "{whose}  journal: {differing} of its rows have a different charge in the log"
+                "{whose}  journal: {differing} rows have a different charge in the log"
             )?;
         }
         Ok(())
@@ -445,11 +446,11 @@ impl JournalReport {
         let corrects = if home == backend::backend_name(backend::STORE) {
             NAME_A_HOME
         } else {
-            "remove them there, and --fill copies them again from the journal"
+            "remove them from the log backend, and then copy them from the journal with --fill"
         };
         if lacking > 0 {
             faults.push(format!(
-                "{home} has lost {lacking} rows that this node's journal still has: --fill copies them"
+                "{lacking} rows of this node's journal are missing in {home}: --fill copies them"
             ));
         }
         if self.differing > 0 {

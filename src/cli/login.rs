@@ -251,7 +251,7 @@ pub(crate) async fn run(
         if args.client.json {
             writeln!(out, "{}", reply.text)?;
         } else {
-            writeln!(out, "all agents of {} are signed out", args.named.id())?;
+            writeln!(out, "all sign-ins with {} have ended", args.named.id())?;
         }
         return Ok(());
     }

@@ -75,7 +75,7 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
     if !args.json {
         writeln!(
             out,
-            "{:<16}  {:<10}  CREDENTIALS, OR WHY IT IS OFF",
+            "{:<16}  {:<10}  CREDENTIALS, OR WHY THE PROVIDER IS OFF",
             "PROVIDER", "STATE"
         )?;
     }
@@ -119,7 +119,7 @@ fn skipped_text(provider: &ProviderView) -> String {
         text += &format!("; skipped for {model} (tried again in {seconds} s)");
     }
     for host in &provider.unresolved {
-        text += &format!("; {host} has no address");
+        text += &format!("; {host} is not resolved");
     }
     match provider.backends_ejected {
         0 => {}

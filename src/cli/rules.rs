@@ -92,18 +92,16 @@ pub(crate) enum RulesCommandError {
 }
 
 fn operation(text: &str) -> Result<Operation, String> {
-    serde_json::from_value(Value::from(text))
-        .map_err(|_| "this is not an operation; --help lists the operations".to_owned())
+    serde_json::from_value(Value::from(text)).map_err(|_| "unknown operation; --help lists the operations".to_owned())
 }
 
 fn protocol(text: &str) -> Result<Protocol, String> {
     serde_json::from_value(Value::from(text))
-        .map_err(|_| "this is not a protocol of clients; give messages, responses or gemini".to_owned())
+        .map_err(|_| "unknown client protocol; give messages, responses or gemini".to_owned())
 }
 
 fn mode(text: &str) -> Result<TranslationMode, String> {
-    serde_json::from_value(Value::from(text))
-        .map_err(|_| "this is not a mode of translation; give strict or lossy".to_owned())
+    serde_json::from_value(Value::from(text)).map_err(|_| "unknown translation mode; give strict or lossy".to_owned())
 }
 
 /// Explains a request with the provider files `files` and the models `models`, which weir.toml adds.
@@ -169,7 +167,7 @@ fn provider<'a>(
         if args.conf.is_some() {
             ""
         } else {
-            "; name the configuration of others with --conf FILE"
+            "; for others, give their configuration with --conf FILE"
         }
     )))
 }
@@ -237,7 +235,10 @@ fn print(file: &str, explanation: &Explanation, out: &mut impl Write) -> io::Res
         explanation.upstream_model
     )?;
     if explanation.has_websocket {
-        writeln!(out, "from a client on a WebSocket: sent over WebSocket, too")?;
+        writeln!(
+            out,
+            "if the client uses a WebSocket, weir sends the request over a WebSocket, too"
+        )?;
     }
     match &explanation.translation {
         Some(translation) => print_translation(translation, out)?,

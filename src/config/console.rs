@@ -70,7 +70,7 @@ fn prometheus() -> SettingKind<Uri> {
 }
 
 fn is_reached_safely(read: ConsoleConfig, from: &Section<'_>) -> ConsoleConfig {
-    const NO_LISTENER: &str = "has no listener, set [console] listen or remove this";
+    const NO_LISTENER: &str = "has no effect without a listener: set [console] listen, or remove this setting";
     let is_here = read.listen.is_some_and(|listen| listen.ip().is_loopback());
     match read.listen {
         None if read.tls.is_on() => from.report_fault("tls", &["listen"], NO_LISTENER),
@@ -103,14 +103,14 @@ settings! {
         /// /.well-known/openid-configuration appended.
         issuer: String = text()
             .fits(
-                "must be the provider's URL as in its document, with https unless it is on this machine, such as \
+                "must be the issuer's URL as in the provider's metadata, with https unless it is on this machine, such as \
                  https://login.example.com",
                 |issuer| is_issuer(issuer),
             )
             .example("https://login.example.com"),
         /// The client id with which weir is registered at the provider.
         client_id: String = text()
-            .fits("must be weir's client id at the provider", |id| {
+            .fits("must be the client id with which weir is registered at the provider", |id| {
                 !id.is_empty() && !id.chars().any(char::is_control)
             })
             .example("weir"),
@@ -194,7 +194,7 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     struct TemplateSection {
         /// The account that pays for the keys.
-        account: String = text().fits("needs an account that pays", |account| !account.is_empty()).example("people"),
+        account: String = text().fits("empty, give the account that pays for the keys", |account| !account.is_empty()).example("people"),
         /// The amount that each key may spend per period, in USD. If not set: no limit.
         quota_usd: Option<NanoUsd> = usd().optional("20"),
         /// When a key's quota is reset: none, daily, weekly or monthly.
@@ -247,7 +247,8 @@ pub(super) fn has_portal(sign_in: &SignInConfig, console: &ConsoleConfig, from: 
         from.report_fault("sign_in.enabled", &["console.portal"], message);
     }
     if sign_in.template.is_some() && !(console.portal && console.openid.is_some()) {
-        let message = "is for users who sign in at the portal with the OpenID provider: set [console.openid], and keep the portal on";
+        let message =
+            "needs the portal and its OpenID provider: set [console.openid], and remove [console] portal = false";
         from.report_fault("sign_in.template", &["console.portal", "console.openid"], message);
     }
 }

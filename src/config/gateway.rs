@@ -255,7 +255,7 @@ settings! {
         socket: PathBuf = path()
             .then(|path| match path.as_os_str().len() {
                 0..=SOCKET_PATH_BYTES_MAX => Ok(path),
-                bytes => Err(format!("a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes, this one {bytes}")),
+                bytes => Err(format!("the path has {bytes} bytes, but a socket's path can have at most {SOCKET_PATH_BYTES_MAX}")),
             })
             .or("/run/weir/admin.sock")
             .trying_out("./weir-data/admin.sock")
@@ -306,13 +306,16 @@ fn proves_clients(read: AdminConfig, from: &Section<'_>) -> AdminConfig {
     let (certificate, authority) = ("tls.certificate", "tls.client_ca_file");
     match (read.listen, read.tls.tls.is_on(), &read.tls.client_ca_file) {
         (None, false, None) | (Some(_), true, Some(_)) => {}
-        (None, ..) => from.report_fault("tls", &["listen"], "has no listener, set [admin] listen or remove this"),
+        (None, ..) => from.report_fault(
+            "tls",
+            &["listen"],
+            "has no effect without a listener: set [admin] listen, or remove this setting",
+        ),
         (Some(_), false, _) => {
             from.report_fault("listen", &[certificate], "needs TLS: add an [[admin.tls.certificate]]");
         }
         (Some(_), true, None) => {
-            let message =
-                "accepts only clients with a certificate: set [admin.tls] client_ca_file to their CA's certificate";
+            let message = "needs client certificates: set [admin.tls] client_ca_file to the certificate of the CA that signs them";
             from.report_fault("listen", &[authority], message);
         }
     }

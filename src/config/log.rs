@@ -116,7 +116,7 @@ impl LogConfig {
         self.files.longest = self.files.named_longest.unwrap_or(longest);
         let (home, former) = (self.named_home.unwrap_or(default), self.named_former_home);
         if former == Some(home) {
-            let message = "is the same as log.home: name another one, or remove this line";
+            let message = "is the same as log.home: name another log backend, or remove this line";
             from.report_fault("log.former_home", &["log.home"], message);
         }
         self.home = self.backend_named(home, "log.home", from);
@@ -132,7 +132,8 @@ impl LogConfig {
     fn refuse_store(&mut self, from: &Section<'_>) {
         let is_store = |name: &mut LogBackendName| *name == LogBackendName::Store;
         if self.named_home.take_if(is_store).is_some() {
-            let message = "an embedded store keeps no rows: give \"files\", or \"postgres\" with [log.postgres] url";
+            let message =
+                "an embedded store cannot store rows: give \"files\", or \"postgres\" with [log.postgres] url";
             from.report_fault("log.home", &["store.engine"], message);
         }
         if self.named_former_home.take_if(is_store).is_some() {

@@ -92,8 +92,7 @@ impl NoticesConfig {
 
 fn belongs_together(read: NoticesConfig, from: &Section<'_>) -> NoticesConfig {
     if read.retry <= read.timeout {
-        let message =
-            "must be longer than timeout_ms, or another node would send a notice while this one still sends it";
+        let message = "must be longer than timeout_ms: otherwise another node could send a notice while this node is still sending it";
         from.report_fault("retry_ms", &["timeout_ms"], message);
     }
     match (&read.url, &read.secret) {

@@ -60,7 +60,7 @@ pub(crate) fn secret_path(reference: &SecretRef) -> Option<PathBuf> {
 }
 
 /// Why this process has no systemd credentials, and what to do.
-pub(crate) const NO_CREDENTIALS: &str = "systemd gives credentials only to its units, and did not start this process: run \
+pub(crate) const NO_CREDENTIALS: &str = "systemd gives credentials only to its units, and this process is not one of them: run \
     `systemctl start weir-check`, or see docs/operations.md, Install";
 
 /// Whether systemd has given credentials to this process.
@@ -102,7 +102,7 @@ fn checked(bytes: &[u8]) -> Result<Secret, String> {
     }
     // A control character would end or split the HTTP header that carries the secret.
     if text.chars().any(char::is_control) {
-        return Err("the value has a control character or a second line".to_owned());
+        return Err("the value contains a control character or a line break".to_owned());
     }
     Ok(Secret::new(text))
 }

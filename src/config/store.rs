@@ -161,7 +161,7 @@ fn belongs_together(mut read: RedisConfig, from: &Section<'_>) -> RedisConfig {
         }
     }
     if read.mode_name == RedisModeName::Standalone && read.nodes.len() > 1 {
-        let message = "mode \"standalone\" has one server: set mode = \"sentinel\" or \"cluster\" for more";
+        let message = "mode \"standalone\" allows only one server: set mode = \"sentinel\" or \"cluster\" for more";
         from.report_fault("nodes", &["mode"], message);
     }
     if read.mode_name == RedisModeName::Cluster && read.database != 0 {

@@ -103,7 +103,7 @@ impl StateRegistry {
         let found = match self.store.recall(&unknown).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%error, "cannot read from the store which account owns state at a provider");
+                tracing::warn!(%error, "cannot read from the store which account owns the provider state that a request names; the request may get 503");
                 return FoundStates {
                     served_by,
                     is_whole: false,
@@ -268,7 +268,7 @@ impl StateWriter {
             self.fails.send_replace(true);
             tracing::warn!(
                 %error, names = names.len(),
-                "cannot record in the store which account owns state at a provider; weir repeats the write"
+                "cannot record in the store which account owns provider state; weir repeats the write"
             );
             let stopping = stop.wait_for(|stop| *stop);
             if tokio::time::timeout(WRITE_AGAIN, stopping).await.is_ok() {

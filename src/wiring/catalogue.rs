@@ -39,7 +39,7 @@ pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
 pub(super) fn no_model(catalogue: &Catalogue) -> Option<String> {
     let is_on = catalogue.providers().any(|provider| provider.is_on());
     let is_empty = catalogue.served_models().next().is_none();
-    (is_on && is_empty).then(|| "no model can be used: the providers that are on have no [[model]]".to_owned())
+    (is_on && is_empty).then(|| "no model can be used, because the providers that are on have no [[model]]".to_owned())
 }
 
 /// Returns one line that names the providers that are off. It is one line because most operators have keys of only a few
@@ -66,7 +66,7 @@ pub(super) fn providers_off(warnings: &[CatalogueWarning], any_on: bool) -> Opti
     match (lacking.as_str(), any_on) {
         ("", true) if disabled.is_empty() => None,
         ("", true) => Some(format!(
-            "these providers are off and their models are not listed{by_file}"
+            "these providers are off, because weir.toml disables them, and their models are not listed: {disabled}"
         )),
         ("", false) => {
             Some("no provider is on, so no model can be used: all providers have `enabled = false`".to_owned())

@@ -73,7 +73,7 @@ impl ModelTranslations {
             |(client, upstream): &(Protocol, UpstreamProtocol)| format!("{}->{}", client.as_str(), upstream.as_str());
         let pairs: Vec<String> = self.pairs.iter().map(pair).collect();
         let pairs = match pairs.is_empty() {
-            true => "none, because its providers speak each of its protocols".to_owned(),
+            true => "none, because the model's providers speak all of its protocols".to_owned(),
             false => pairs.join(", "),
         };
         format!("translations of {} ({}): {pairs}", self.model, self.mode.as_str())
@@ -352,11 +352,11 @@ fn unused_sections(config: &Config) -> impl Iterator<Item = String> {
     let warnings = [
         (
             redis,
-            "[store.redis] has no effect: set [store] engine = \"redis\", or remove its settings",
+            "[store.redis] has no effect: set [store] engine = \"redis\", or remove the section",
         ),
         (
             postgres,
-            "[log.postgres] has no effect: set [log] home = \"postgres\", or remove its settings",
+            "[log.postgres] has no effect: set [log] home = \"postgres\", or remove the section",
         ),
     ];
     let warnings = warnings.into_iter().filter(|(is_unused, _)| *is_unused);
@@ -433,7 +433,7 @@ async fn read_advice(store: &RedisStore, homes: Result<NodeLogHomes, StartError>
             said.extend(homes.warning("this configuration", &nodes));
         }
         Err(error) => said.push(format!(
-            "cannot compare the log backend with those of the nodes: {error}"
+            "cannot compare the log backend with the log backends of the nodes: {error}"
         )),
     }
     Ok(said)

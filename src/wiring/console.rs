@@ -279,7 +279,7 @@ impl OwnerLogRows {
 impl LastRows for OwnerLogRows {
     async fn read(&self, key: &KeyRecord, limit: usize) -> Option<Value> {
         let rows = self.rows(key, limit).await;
-        let told = |refused: &AdminError| tracing::warn!(error = %refused, "cannot read the most recent rows of a key for /web/v1/me");
+        let told = |refused: &AdminError| tracing::warn!(error = %refused, "cannot read the most recent rows of a key; the response of /web/v1/me lacks them");
         rows.inspect_err(told).ok()
     }
 }

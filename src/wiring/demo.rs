@@ -225,7 +225,7 @@ fn welcome_text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) 
          ANTHROPIC_BASE_URL=$WEIR_URL ANTHROPIC_AUTH_TOKEN=$WEIR_KEY claude\n\
          GOOGLE_GEMINI_BASE_URL=$WEIR_URL GEMINI_API_KEY=$WEIR_KEY gemini\n\n\
          Codex, SDKs: the portal shows their settings; sign in with the key.\n\
-         What it cost: {weir} log query --admin unix:{admin}\n",
+         Costs of the requests: {weir} log query --admin unix:{admin}\n",
         weir = program(),
         stability = addresses.stability,
         ops = addresses.ops,

@@ -66,7 +66,7 @@ pub(super) fn gateway(
     if connections_max < wanted {
         tracing::info!(
             connections_max,
-            "the limit of open files allows fewer connections than [connections] max: raise it (LimitNOFILE=, ulimit -n)"
+            "the limit of open files allows fewer connections than [connections] max: raise the limit (LimitNOFILE=, ulimit -n)"
         );
     }
     let layers = Layers {
@@ -252,7 +252,7 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
             Ok(address) => address,
             Err(error) => {
                 let listen = self.listen;
-                let reason = format!("{listen}: {error}; free the address or configure another one");
+                let reason = format!("{listen}: {error}; free the address, or configure another address");
                 self.bound.send_replace(BoundAddress::Failed(reason));
                 return;
             }

@@ -72,10 +72,10 @@ pub(super) struct InheritedSocket {
 fn unusable_address(listener: &RequestedListener, error: &std::io::Error) -> StartError {
     let advice = match error.kind() {
         ErrorKind::PermissionDenied => {
-            "a port below 1024 needs systemd/weir.socket or CAP_NET_BIND_SERVICE; or configure another one"
+            "use systemd/weir.socket or CAP_NET_BIND_SERVICE for a port below 1024, or configure another address"
         }
-        ErrorKind::AddrNotAvailable => "this machine does not have the address, configure another one",
-        _ => "free the address, or configure another one",
+        ErrorKind::AddrNotAvailable => "this machine does not have the address: configure another address",
+        _ => "free the address, or configure another address",
     };
     StartError::Listen(format!("{} at {}: {error}; {advice}", listener.name, listener.at))
 }
@@ -241,7 +241,7 @@ pub(super) fn take_activated(listeners: &[SocketAddr]) -> Result<Vec<TcpListener
 fn no_listener_text(address: SocketAddr, listeners: &[SocketAddr]) -> String {
     let listeners: Vec<String> = listeners.iter().map(ToString::to_string).collect();
     format!(
-        "the service manager passes a socket at {address}, but the configuration listens at {}: set [gateway] listen \
+        "the service manager passes a socket at {address}, but the configured addresses are {}: set [gateway] listen \
          to \"{address}\", or correct ListenStream= of the socket unit",
         listeners.join(", ")
     )
@@ -327,7 +327,7 @@ async fn wait_for_address(mut watch: watch::Receiver<BoundAddress>) -> Result<Bo
     match tokio::time::timeout(START_WAIT, waiting).await {
         Ok(Ok(bound)) => Ok(bound.clone()),
         _ => Err(StartError::Listen(
-            "a listener was not open in time; see the messages before this one".to_owned(),
+            "a listener was not opened in time; see the earlier messages in the log".to_owned(),
         )),
     }
 }

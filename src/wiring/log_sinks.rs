@@ -61,9 +61,9 @@ enum AnyLogBackend {
 }
 
 /// The warning about the memory that the log takes in Redis. By measurement, a row takes 510 to 625 bytes.
-const STAYS_IN_REDIS: &str = "the log is kept in Redis, where a million rows take 0.5 to 0.6 GB of memory and stay for 180 days: a \
-    hundred thousand requests a day come to 10 GB. Set `[log] home` to \"postgres\", to \"files\" in a folder or bucket that all nodes \
-    share, or to \"store\" to keep it there; see docs/log.md";
+const STAYS_IN_REDIS: &str = "the log is kept in Redis, where a million rows take 0.5 to 0.6 GB of memory and stay for 180 days, so \
+    100,000 requests a day take 10 GB. Set `[log] home` to \"postgres\", to \"files\" in a folder or bucket that all nodes \
+    share, or to \"store\" to keep the log in Redis; see docs/log.md";
 
 /// The error for an embedded store as the log backend or the previous one.
 const NO_LISTS: &str = "the embedded store cannot store rows of the log: set `[log] home` to \"files\" or \"postgres\", and do not name \

@@ -134,7 +134,7 @@ impl OrphanedJournals {
                 let node = opened.journal.node().clone();
                 match self.adopt(opened).await {
                     Ok(()) => {
-                        tracing::info!(%node, "another process has ended: this process settles its journal")
+                        tracing::info!(%node, "another weir process has ended: this process settles the journal of the ended process")
                     }
                     Err(error) => {
                         tracing::error!(%error, "cannot charge the open requests in the journal of an ended process yet; weir tries again")

@@ -392,8 +392,8 @@ pub(super) fn template_warning(config: &Config) -> Option<String> {
     let is_open = OPEN_TO_EVERYBODY.iter().any(|open| open.eq_ignore_ascii_case(place));
     is_open.then(|| {
         format!(
-            "[sign_in.template] gives a key, paid by account `{}`, to everybody with an account at {issuer}, and everybody can create \
-             an account there: set `groups` to limit it to their members",
+            "[sign_in.template] gives a key, paid by account `{}`, to every user of {issuer}, where anybody can create a user \
+             account: set `groups` to give keys only to members of these groups",
             template.account
         )
     })
@@ -404,7 +404,7 @@ pub(super) fn read_managed_settings(path: &Path) -> Result<ManagedSettings, Stri
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let bytes = std::fs::metadata(path).map_err(|error| wrong(&error))?.len();
     if bytes > SETTINGS_BYTES_MAX {
-        let why = format!("the file has {bytes} bytes, and at most {SETTINGS_BYTES_MAX} are allowed");
+        let why = format!("the file has {bytes} bytes, but at most {SETTINGS_BYTES_MAX} are allowed");
         return Err(wrong(&why));
     }
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;

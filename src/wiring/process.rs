@@ -138,7 +138,7 @@ pub(super) async fn watchdog(mut handed_over: watch::Receiver<bool>) {
 
 fn notify_manager(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "cannot notify the service manager at $NOTIFY_SOCKET; it may consider weir dead");
+        tracing::warn!(%error, "cannot notify the service manager at $NOTIFY_SOCKET; the service manager may consider weir dead");
     }
 }
 

@@ -136,7 +136,9 @@ impl Reloader {
     fn report_result(&self, outcome: &Result<(), StartError>) {
         match outcome {
             Ok(()) => tracing::info!(conf = %self.conf.display(), "configuration reloaded"),
-            Err(error) => tracing::error!(%error, "cannot reload the configuration: the current one remains in force"),
+            Err(error) => {
+                tracing::error!(%error, "cannot reload the configuration: the current configuration remains in force")
+            }
         }
         let (program, result) = (&self.metrics.program, if outcome.is_ok() { "ok" } else { "failed" });
         program.reloads.with_labels([result.into()]).inc();
@@ -172,14 +174,14 @@ impl Reloader {
         for setting in config.needs_restart(&self.started) {
             tracing::warn!(
                 setting,
-                "a setting was changed that takes effect with the next start or `weir upgrade`"
+                "the changed setting takes effect with the next start or `weir upgrade`"
             );
         }
         let repriced = catalogue.repriced_under_one_version(&before.catalogue);
         if !repriced.is_empty() {
             tracing::warn!(
                 models = repriced.join(", "),
-                "prices have changed but not their version: give the price list a new version, or older charges cannot be recomputed"
+                "prices have changed, but their version has not: give the price list a new version, so that older charges can be recomputed"
             );
         }
         // A new prefix takes effect only with a restart: new keys still get the prefix from the start, so it must remain

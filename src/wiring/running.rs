@@ -207,7 +207,7 @@ impl RunningWeir {
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.session_task).await;
         });
         if !parts.sinks.access_log.close(FLUSH_WAIT) {
-            tracing::warn!("cannot write the last lines of the access log in time: they are lost");
+            tracing::warn!("cannot write the last lines of the access log in time: these lines are lost");
         }
         background.shutdown_timeout(FLUSH_WAIT);
         tracing::info!("stopped");
@@ -270,7 +270,7 @@ async fn drain_requests(
     if running > 0 {
         tracing::warn!(
             running,
-            "the time for running requests is over: they are ended now, each with an error of its protocol"
+            "the drain time is over: weir now ends the running requests, each with an error of its protocol"
         );
     }
     drain.expire();
@@ -307,7 +307,7 @@ async fn end_server(server: ServerEnd, drain: &Drain) {
         Some(order) => {
             order.send_replace(true);
             if tokio::time::timeout(END_WAIT, has_ended).await.is_err() {
-                tracing::warn!("requests were ended without being recorded, because the server did not end in time");
+                tracing::warn!("requests were ended without a record, because the server did not end in time");
             }
         }
         None => tokio::select! {

@@ -128,7 +128,7 @@ impl Services {
             tracing::warn!(
                 drain_seconds = config.drain.as_secs(),
                 used = drain_time.as_secs(),
-                "requests get less time than [gateway] drain_seconds when the server stops, because its grace_period_seconds is too short: raise it"
+                "requests get less time than [gateway] drain_seconds when the server stops: raise the server's grace_period_seconds"
             );
         }
         let ServerPhases { phase, ended } =
@@ -292,7 +292,7 @@ fn check_server(server: &Server) -> Result<(), StartError> {
     let refused = |why: &str| Err(StartError::Configuration(why.to_owned()));
     if server.configuration.daemon {
         return refused(
-            "the server is configured to run as a daemon, which is a process without weir's threads: run it in the foreground, and have the service \
+            "the server is configured to run as a daemon, which is a process without weir's threads: run the server in the foreground, and have the service \
              manager keep it running",
         );
     }

@@ -81,7 +81,7 @@ fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
             return Ok((text, json!({ "engine": "embedded", "changed": true })));
         }
         StoreConfig::Embedded(_) => {
-            let text = "nothing was set up: `weir serve` creates an embedded store by itself".to_owned();
+            let text = "there is nothing to set up: `weir serve` creates an embedded store by itself".to_owned();
             return Ok((text, json!({ "engine": "embedded", "changed": false })));
         }
     };
@@ -97,8 +97,8 @@ fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
         InitOutcome::Already => Ok(told("the Redis is already set up", false)),
         InitOutcome::HasData => Err(StartError::failed(
             "cannot set up the Redis",
-            "it has keys of weir but no generation, so part of its data was lost; empty it and restore a backup with `weir store \
-             restore`, or accept the remaining data with --adopt",
+            "the Redis has keys of weir but no generation, so part of its data was lost; empty the Redis and restore a backup with \
+             `weir store restore`, or accept the remaining data with --adopt",
         )),
     }
 }
@@ -237,7 +237,7 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
         String::new()
     } else {
         format!(
-            "; {left_out} rows of the log were left out, because this store has no rows of the log. If the log backend lacks them, also \
+            "; {left_out} rows of the log were left out, because this store does not keep the log. If the log backend lacks them, also \
              restore the backup into an empty Redis with `[log] former_home = \"store\"`, and run `weir log move` there"
         )
     };
@@ -282,12 +282,12 @@ fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let pruned = client_runtime()?.block_on(ledger.prune(day)).map_err(failed)?;
     let sums = pruned.ok_or_else(|| {
         refused(&format!(
-            "daily sums must be kept for {RETENTION_DAYS} days, and by this machine's clock {} is less than that ago; nothing was changed",
+            "daily sums must be kept for {RETENTION_DAYS} days, but {} is more recent by this machine's clock; nothing was changed",
             args.before
         ))
     })?;
     let text = format!(
-        "{sums} daily sums and the public record's hours from before {} removed",
+        "removed {sums} daily sums, and the hours of the public record, from before {}",
         args.before
     );
     Ok((text, json!({ "engine": "embedded", "sums": sums })))
@@ -391,7 +391,7 @@ fn file_failed(path: &Path, error: &std::io::Error) -> StartError {
 }
 
 fn failed(error: StoreError) -> StartError {
-    StartError::failed("a call of the store failed", error)
+    StartError::failed("a call to the store failed", error)
 }
 
 #[cfg(test)]

@@ -181,14 +181,18 @@ pub(crate) fn warnings(identities: &Identities, now: i64) -> Vec<String> {
             let what = format!("[{section}] certificate for {}", one.names());
             let until = day(one.valid_until());
             if one.valid_until() < now {
-                warnings.push(format!("{what} expired at {until}, so clients refuse it: replace it"));
+                warnings.push(format!(
+                    "{what} expired at {until}, so clients refuse it: replace the certificate"
+                ));
             } else if one.valid_until() - now < RENEWED_BEFORE {
-                warnings.push(format!("{what} expires at {until}: replace it before"));
+                warnings.push(format!(
+                    "{what} expires at {until}: replace the certificate before then"
+                ));
             }
             if one.valid_from() > now {
                 let from = day(one.valid_from());
                 warnings.push(format!(
-                    "{what} is only valid from {from} on: clients refuse it until then"
+                    "{what} is valid only from {from} on: clients refuse it until then"
                 ));
             }
             if !one.is_in_order() {
@@ -244,7 +248,7 @@ impl TlsListeners {
             if let (Some(listener), Some(identity)) = (listener, identity)
                 && let Err(error) = listener.set_identity(identity)
             {
-                tracing::error!(%error, "cannot replace the certificates: the current ones remain in use");
+                tracing::error!(%error, "cannot replace the certificates: the current certificates remain in use");
             }
         }
     }

@@ -101,7 +101,7 @@ impl Upgrades for Upgrader {
 impl Upgrader {
     async fn run_upgrade(&self) -> Result<UpgradedProcess, String> {
         let Ok(_turn) = self.turn.try_lock() else {
-            return Err("cannot begin an upgrade: another one is running".to_owned());
+            return Err("cannot begin an upgrade: another upgrade is running".to_owned());
         };
         if *self.handed_over.borrow() {
             return Err("cannot begin an upgrade: this process has already been replaced by a new one".to_owned());
@@ -113,14 +113,14 @@ impl Upgrader {
             Ok(pid) => {
                 process::succeeded_by(pid);
                 if let Err(error) = self.journal.mark_draining() {
-                    tracing::warn!(%error, "cannot mark the journal as draining: a process that starts before this one has ended will find the journal in use");
+                    tracing::warn!(%error, "cannot mark the journal as draining: a weir process that starts before this process ends will find the journal in use");
                 }
                 let running = self.drain.running();
                 self.handed_over.send_replace(true);
                 tracing::info!(
                     pid,
                     running,
-                    "upgrade: the new process serves, and this one ends after its last request"
+                    "upgrade: the new process serves, and this process ends after its last request"
                 );
                 Ok(UpgradedProcess { pid, running })
             }
@@ -149,7 +149,7 @@ impl Upgrader {
         let mut closed = None;
         let serving = tokio::select! {
             serving = self.exchange(&here, &mut closed) => serving,
-            () = self.wait_for_stop() => Err(UpgradeFailure::Said("the upgrade was given up, because weir is stopping".to_owned())),
+            () = self.wait_for_stop() => Err(UpgradeFailure::Said("the upgrade was abandoned, because weir is stopping".to_owned())),
         };
         let serving = match serving {
             Ok(()) => self.give_store(&mut closed, &here).await.map_err(UpgradeFailure::from),
@@ -254,7 +254,9 @@ impl UpgradeFailure {
                         "the new process ended ({status}) before it served; its messages are in weir's log"
                     );
                 }
-                Ok(Err(_)) | Err(_) => "the new process has closed its standard input".to_owned(),
+                Ok(Err(_)) | Err(_) => {
+                    "the new process closed the connection to this process before it served".to_owned()
+                }
             },
             Self::Unheard(why) => format!("the new process did not start: {why}"),
         };

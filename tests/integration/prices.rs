@@ -50,7 +50,7 @@ fn a_changed_price_list_is_loaded_anew_or_not_at_all() {
     );
     std::fs::write(&file, list("mine-2", "\"4\"")).unwrap();
     wait_until("a change under the same version is told of", || {
-        weir.logs().contains("prices have changed but not their version")
+        weir.logs().contains("prices have changed, but their version has not")
     });
 }
 

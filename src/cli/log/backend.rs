@@ -93,8 +93,8 @@ pub(super) async fn move_rows(
     }
     if all.staying > 0 {
         return Err(AdminClientError::Refused(format!(
-            "not all rows were removed: {} days of accounts stay in the store; `weir log verify` prints what differs, or \
-             which journals may still send rows",
+            "the rows of {} account days stay in the store, because the log backend may lack some of them: `weir log verify` \
+             prints the differences, and the journals that may still send rows",
             all.staying
         )));
     }
@@ -111,13 +111,15 @@ impl MoveArgs {
         };
         let why = match homes.former.as_deref() {
             _ if homes.home != wanted => format!(
-                "the log backend is {}, not {wanted}: set `[log] home` and restart weir",
+                "the log backend is {}, not {wanted}: set `[log] home` to \"{wanted}\" and restart weir",
                 backend_name(&homes.home)
             ),
-            None => "nothing can be copied: name the previous log backend in `[log] former_home` and restart weir"
+            None => "no previous log backend is configured: set `[log] former_home` to the backend with the rows, and restart weir"
                 .to_owned(),
             Some(former) if self.remove && former != STORE => {
-                format!("--remove only removes rows from the store, but the previous log backend is {former}")
+                format!(
+                    "--remove removes rows from the store only, but the previous log backend is {former}: leave it out"
+                )
             }
             Some(_) => return Ok(wanted),
         };
@@ -174,11 +176,15 @@ impl MoveCounts {
             let told = serde_json::to_string(&told).map_err(std::io::Error::other)?;
             writeln!(out, "{told}")?;
         } else if self.staying > 0 {
-            writeln!(out, "{account}  {day}  {} rows, not removed", self.rows)?;
+            writeln!(out, "{account}  {day}  {} rows copied, none removed", self.rows)?;
         } else if args.remove {
-            writeln!(out, "{account}  {day}  {} rows, {} removed", self.rows, self.removed)?;
+            writeln!(
+                out,
+                "{account}  {day}  {} rows copied, {} removed",
+                self.rows, self.removed
+            )?;
         } else {
-            writeln!(out, "{account}  {day}  {} rows", self.rows)?;
+            writeln!(out, "{account}  {day}  {} rows copied", self.rows)?;
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ pub struct ExportArgs {
 
 pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     if args.client.json {
-        let what = "--json has no meaning for an export: --format jsonl writes one JSON object per line";
+        let what = "an export does not support --json: --format jsonl writes one JSON object per line";
         return Err(AdminClientError::Usage(what.to_owned()));
     }
     let Some(path) = &args.out else {
@@ -101,7 +101,7 @@ async fn download(args: &ExportArgs, client: &AdminClient, out: &mut impl Write)
     let read = client.download_within(PIECE_WAIT, &target, &mut rows).await;
     read.map_err(|error| match error {
         AdminClientError::AnswerLost { why, .. } => {
-            let advice = "the output is incomplete; look for the reason in the messages of weir, then export again";
+            let advice = "the output is incomplete: look for the cause in weir's log messages, then export again";
             AdminClientError::Refused(format!("cannot complete the export: {why}; {advice}"))
         }
         other => other,

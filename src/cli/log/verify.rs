@@ -118,7 +118,7 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
         return Err(AdminClientError::Refused(faults.join("; ")));
     }
     if !json && found.open == 0 {
-        writeln!(out, "nothing differs from {from} to before {until}")?;
+        writeln!(out, "no differences from {from} up to but not including {until}")?;
     }
     // Only a comparison of all accounts, without open days, proves that the log is complete.
     if account.is_some() || found.open > 0 {
@@ -173,13 +173,13 @@ impl VerifyTotals {
         writeln!(out, "{} rows in {home} compared with their daily sums", self.rows)?;
         if self.on_their_way > 0 {
             let what = "compared with the same sums";
-            writeln!(out, "{} rows on their way to {home} {what}", self.on_their_way)?;
+            writeln!(out, "{} rows, which are not in {home} yet, {what}", self.on_their_way)?;
         }
         self.journal.print_totals(home, out)?;
         self.counters.print_totals(out)?;
         if self.open > 0 {
-            let what = "a day of an account each, are open: some of their rows may still be on their way";
-            writeln!(out, "{} comparisons, {what}", self.open)?;
+            let what = "are open, because journals may still send rows of these days";
+            writeln!(out, "{} account days {what}", self.open)?;
         }
         Ok(())
     }
@@ -190,9 +190,9 @@ impl VerifyTotals {
         let left = self.wrong - self.mended;
         if left > 0 {
             faults.push(format!(
-                "on {left} days the rows in {home} do not match the sums; --fill copies missing rows from this node's journal or the \
-                 previous log backend, --mend replaces the sums that differ by those of the rows, and docs/log.md says what to do \
-                 about duplicate rows"
+                "the rows of {left} account days in {home} do not match the daily sums: --fill copies missing rows from this node's \
+                 journal or the previous log backend, --mend replaces wrong sums with those of the rows, and docs/log.md explains \
+                 how to remove duplicate rows"
             ));
         }
         faults.extend(self.journal.fault(home));
@@ -273,9 +273,9 @@ fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std
     }
     if !answer.differences.is_empty() {
         let which = if answer.sums_agree {
-            "the sums agree with each other, so rows are missing, changed or duplicated there"
+            "the sums agree with each other, so rows are missing, changed or duplicated"
         } else {
-            "the sums do not agree with each other, so the sums are wrong and not the rows"
+            "the sums do not agree with each other, so the sums are wrong, not the rows"
         };
         writeln!(out, "{place}: {which}")?;
     }
@@ -331,11 +331,15 @@ impl CounterChecks {
         writeln!(out, "counters of {compared} periods compared with the daily sums")?;
         if self.moving > 0 {
             let moving = self.moving;
-            writeln!(out, "counters of {moving} periods changed too often and were skipped")?;
+            writeln!(
+                out,
+                "counters of {moving} periods were skipped, because they changed during each comparison"
+            )?;
         }
         if self.older > 0 {
             let older = self.older;
-            let what = "are older than the daily sums: their total spending was compared with their keys' counters";
+            let what =
+                "are older than the daily sums, so their total spending was compared with the counters of their keys";
             writeln!(out, "{older} accounts {what}")?;
         }
         Ok(())
@@ -346,7 +350,7 @@ impl CounterChecks {
         (self.wrong > 0).then(|| {
             format!(
                 "{} counters do not match the daily sums: if the rows match the sums, the counters are wrong, and quotas are \
-                 enforced wrongly until the period ends; docs/log.md says what to do",
+                 enforced wrongly until the period ends; docs/log.md explains what to do",
                 self.wrong
             )
         })
@@ -355,7 +359,7 @@ impl CounterChecks {
 
 fn counter_text(difference: &WrongCounter) -> String {
     format!(
-        "{}  {}: the counter says {} USD, the {} {} USD",
+        "{}  {}: the counter is {} USD, but the {} give {} USD",
         subject_text(difference.of, difference.name.as_deref()),
         difference.period,
         difference.counter_usd,

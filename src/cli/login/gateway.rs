@@ -68,7 +68,9 @@ pub(super) struct MachineTokens {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokenError {
     /// The server has no metadata document for sign-ins.
-    #[error("the server offers no sign-in: it is not a weir gateway, or its setting [sign_in] enabled is not true")]
+    #[error(
+        "the server does not offer sign-in: it is not a weir gateway, or its setting [sign_in] enabled is not true"
+    )]
     Closed,
     /// The gateway refused the request. Contains the error code of OAuth.
     #[error("{}", error_text(.0))]
@@ -88,8 +90,8 @@ fn error_text(word: &str) -> &str {
     match word {
         "access_denied" => "the sign-in was refused",
         "expired_token" => "the code expired before it was approved: run weir login again",
-        "slow_down" => "too many sign-ins at this time: try again in some minutes",
-        "temporarily_unavailable" => "the gateway cannot check the sign-in at the moment: try again",
+        "slow_down" => "too many sign-ins at the moment: try again in a few minutes",
+        "temporarily_unavailable" => "the gateway cannot check the sign-in at the moment: try again later",
         other => other,
     }
 }
@@ -117,7 +119,7 @@ impl SignInGateway {
             let endpoint = SecureUrl::parse(text).filter(|endpoint| endpoint.origin() == self.base)?;
             Some(format!("{}{}", self.base, endpoint.path))
         };
-        let odd = || TokenError::Odd(format!("status {status}, and no endpoints on the same server"));
+        let odd = || TokenError::Odd(format!("status {status} without sign-in endpoints on this server"));
         Ok(SignInEndpoints {
             device: address("device_authorization_endpoint").ok_or_else(odd)?,
             token: address("token_endpoint").ok_or_else(odd)?,
@@ -140,7 +142,7 @@ impl SignInGateway {
                 lasts: seconds("expires_in")?.min(LASTS_MAX),
             })
         };
-        begun().ok_or_else(|| TokenError::Odd("without a code".to_owned()))
+        begun().ok_or_else(|| TokenError::Odd("no code".to_owned()))
     }
 
     /// Waits until a user approves the code, whose lifetime began at `began`. Returns the tokens.
@@ -220,7 +222,7 @@ fn read(told: &Value) -> Result<MachineTokens, TokenError> {
             refresh: text("refresh_token")?,
         })
     };
-    tokens().ok_or_else(|| TokenError::Odd("without tokens".to_owned()))
+    tokens().ok_or_else(|| TokenError::Odd("no tokens".to_owned()))
 }
 
 /// Removes control characters from a text, because they could change the state of a terminal, and shortens the text.

@@ -58,7 +58,7 @@ async fn verify_compares_each_day_once_and_one_that_a_lane_may_bring_rows_of_is_
     assert_eq!(
         told.unwrap(),
         "1 account\n2 rows in files compared with their daily sums\n2 rows of this node's journal compared with files\ncounters of \
-         4 periods compared with the daily sums\nnothing differs from 2026-11-01 to before 2026-11-02\n"
+         4 periods compared with the daily sums\nno differences from 2026-11-01 up to but not including 2026-11-02\n"
     );
     assert_eq!(asked[1].1, "/v1/log/journal?from=2026-11-01&until=2026-11-02&account=a");
     assert_eq!(asked[2].1, "/v1/log/verify?account=a&day=2026-11-01");
@@ -72,7 +72,7 @@ async fn verify_compares_each_day_once_and_one_that_a_lane_may_bring_rows_of_is_
     let told = told.unwrap();
     assert!(
         told.contains(
-            "1 rows in files compared with their daily sums\n1 rows on their way to files compared with the same sums\n"
+            "1 rows in files compared with their daily sums\n1 rows, which are not in files yet, compared with the same sums\n"
         ),
         "{told}"
     );
@@ -80,7 +80,7 @@ async fn verify_compares_each_day_once_and_one_that_a_lane_may_bring_rows_of_is_
     let told = told.unwrap();
     assert!(
         told.contains("files: open: node_1 may still send rows; 1 rows that the sums include are missing")
-            && told.contains("1 comparisons, a day of an account each, are open"),
+            && told.contains("1 account days are open"),
         "{told}"
     );
 }
@@ -90,7 +90,7 @@ async fn verify_names_what_the_home_lacks_and_brings_it_from_the_home_before_if_
     let (told, _) = run(all(verified(true, 1, true)), VERIFY).await;
     let error = told.unwrap_err().to_string();
     assert!(
-        error.contains("on 1 days the rows in files do not match the sums") && error.contains("--fill"),
+        error.contains("the rows of 1 account days in files do not match the daily sums") && error.contains("--fill"),
         "{error}"
     );
     let answers = vec![
@@ -173,7 +173,7 @@ async fn verify_names_counters_that_differ_and_rows_that_only_the_journal_has() 
         let (told, asked) = run(answers, VERIFY).await;
         let error = told.unwrap_err().to_string();
         for part in [
-            format!("{shown} has lost 6 rows that this node's journal still has").as_str(),
+            format!("6 rows of this node's journal are missing in {shown}").as_str(),
             format!("1 rows in {shown} have a different charge").as_str(),
             "1 counters do not match the daily sums",
         ] {
@@ -217,7 +217,7 @@ async fn move_brings_all_days_that_are_kept_and_only_to_the_home_there_is() {
         "log move --to files --account a",
     )
     .await;
-    assert_eq!(told.unwrap(), "a  2026-11-01  3 rows\n3 rows copied to files\n");
+    assert_eq!(told.unwrap(), "a  2026-11-01  3 rows copied\n3 rows copied to files\n");
     assert_eq!(asked.len(), 3);
     for (homes, flags, why) in [
         (
@@ -225,11 +225,7 @@ async fn move_brings_all_days_that_are_kept_and_only_to_the_home_there_is() {
             "",
             "the log backend is the store, not files",
         ),
-        (
-            home("files", None),
-            "",
-            "name the previous log backend in `[log] former_home`",
-        ),
+        (home("files", None), "", "set `[log] former_home` to the backend"),
         (
             home("files", Some("postgres")),
             "--remove",
@@ -256,12 +252,15 @@ async fn move_removes_the_rows_of_proven_days_from_the_store_and_says_how_many_s
     let (told, asked) = run(answers(removed(0, true)), line).await;
     assert_eq!(
         told.unwrap(),
-        "a  2026-11-01  3 rows, 5 removed\n3 rows copied to files\n5 rows removed from the store\n"
+        "a  2026-11-01  3 rows copied, 5 removed\n3 rows copied to files\n5 rows removed from the store\n"
     );
     let (method, path, body) = &asked[2];
     assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/former/remove"));
     assert_eq!(*body, json!({ "account": "a", "day": "2026-11-01" }));
     let (told, _) = run(answers(removed(0, false)), line).await;
     let error = told.unwrap_err().to_string();
-    assert!(error.contains("1 days of accounts stay in the store"), "{error}");
+    assert!(
+        error.contains("the rows of 1 account days stay in the store"),
+        "{error}"
+    );
 }

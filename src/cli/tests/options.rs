@@ -127,7 +127,7 @@ async fn what_a_key_has_spent_is_told_in_words() {
     let (out, _) = run(vec![(200, spent.clone())], "key show key_0000000000000001").await;
     let out = out.unwrap();
     assert!(
-        out.contains("spent          0.50 USD today, 1.25 USD this week, 3.00 USD this month, 10.00 USD in all\n"),
+        out.contains("spent          0.50 USD today, 1.25 USD this week, 3.00 USD this month, 10.00 USD in total\n"),
         "{out}"
     );
     let (out, _) = run(vec![(200, spent.clone())], "key show key_0000000000000001 --json").await;
@@ -169,11 +169,11 @@ async fn a_provider_whose_host_has_no_address_is_not_called_on() {
     for (provider, told) in [
         (
             provider(json!([]), json!(["api.example"])),
-            "p                 unresolved  default; api.example has no address",
+            "p                 unresolved  default; api.example is not resolved",
         ),
         (
             provider(place.clone(), json!(["other.example"])),
-            "p                 on          default; other.example has no address",
+            "p                 on          default; other.example is not resolved",
         ),
         (provider(place, json!([])), "p                 on          default"),
     ] {

@@ -146,7 +146,7 @@ fn an_embedded_store_is_no_home_and_was_none() {
     for (line, told) in [
         (
             "home = \"store\"",
-            "weir.toml:4: key `log.home`: an embedded store keeps no rows: give \"files\", or \"postgres\" with [log.postgres] url",
+            "weir.toml:4: key `log.home`: an embedded store cannot store rows: give \"files\", or \"postgres\" with [log.postgres] url",
         ),
         (
             "former_home = \"store\"",

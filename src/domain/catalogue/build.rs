@@ -129,7 +129,7 @@ fn compile_all(files: &[RuleFile]) -> CompiledFiles<'_> {
                     key: Some("name".to_owned()),
                     ..FileError::for_file(
                         &file.name,
-                        format!("provider `{}` is also in {other}", one.provider.name),
+                        format!("provider `{}` is already defined in {other}", one.provider.name),
                     )
                 }),
                 None => all.compiled.push((&file.name, one)),

@@ -56,9 +56,9 @@ impl<'a> ModelCollector<'a> {
         for (name, (stand, model)) in &self.found {
             for alias in &model.aliases {
                 let taken = match aliases.get(alias) {
-                    _ if self.found.contains_key(alias) => Some("a model's name".to_owned()),
+                    _ if self.found.contains_key(alias) => Some("already the name of a model".to_owned()),
                     _ if !operation::is_plausible(alias) => Some("not a valid model name".to_owned()),
-                    Some(other) => Some(format!("also an alias of `{other}`")),
+                    Some(other) => Some(format!("already an alias of `{other}`")),
                     None => None,
                 };
                 match taken {
@@ -82,7 +82,10 @@ impl<'a> ModelCollector<'a> {
     pub(super) fn add_shipped(&mut self, file: &str, line: usize, raw: &RawModel, provider: &Arc<Provider>) {
         let other = self.found.get(&raw.name).map(|(other, _)| other.file.clone());
         let result = match other {
-            Some(other) => Err(vec![("name", format!("model `{}` is also in {other}", raw.name))]),
+            Some(other) => Err(vec![(
+                "name",
+                format!("model `{}` is already defined in {other}", raw.name),
+            )]),
             None => build_model(raw, vec![Arc::clone(provider)], self.prices),
         };
         match result {
@@ -216,7 +219,7 @@ fn build_model(
 fn check_spelling(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
     for (key, name) in [("name", Some(&raw.name)), ("upstream_name", raw.upstream_name.as_ref())] {
         if name.is_some_and(|name| !operation::is_plausible(name)) {
-            faults.push((key, format!("key `{key}`: a model's name is {}", operation::RULE)));
+            faults.push((key, format!("key `{key}`: a model's name must be {}", operation::RULE)));
         }
     }
     if raw.name.contains(',') {

@@ -237,7 +237,7 @@ fn model_names_are_unique_over_the_files() {
     assert!(
         errors[0]
             .to_string()
-            .contains("is also in lua-free-rules/anthropic.toml")
+            .contains("is already defined in lua-free-rules/anthropic.toml")
             && errors[0].line.is_some()
     );
     files.pop();
@@ -249,7 +249,7 @@ fn model_names_are_unique_over_the_files() {
     assert!(
         errors[0]
             .to_string()
-            .contains("again.toml: provider `anthropic` is also in"),
+            .contains("again.toml: provider `anthropic` is already defined in"),
         "{errors:?}"
     );
 }
@@ -385,7 +385,7 @@ fn wrong_resilience_keys_are_refused_with_their_line() {
         (
             "aliases = [\"light\"]",
             "aliases = [\"own-pro\"]",
-            "`own-pro` is a model's name",
+            "`own-pro` is already the name of a model",
         ),
         ("[fallback]", "[retry]\nattempts = 0\n[fallback]", "retry.attempts"),
         ("[fallback]", "[retry]\nstatuses = [200]\n[fallback]", "retry.statuses"),

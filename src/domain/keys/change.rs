@@ -77,14 +77,14 @@ pub enum KeyChangeError {
     #[error("the key was not changed: you are signed in with its old secret; sign in with the new one")]
     OldText,
     /// The owner of the key tried to raise a limit. The value is the name of the limit's field.
-    #[error("the owner of a key can only lower its limits: ask an operator to raise one")]
+    #[error("the owner of a key can only lower its limits: ask an operator to raise a limit")]
     Raises(&'static str),
     /// The update sets a reset period for a key without a quota. The period would have no effect, and the quota was probably
     /// forgotten.
     #[error("the key has no quota that could be reset: set a quota, or leave out the reset period")]
     ResetWithoutQuota,
     /// The new secret is the key's previous secret.
-    #[error("the key was not rotated: it had this secret before; rotate it with another seed")]
+    #[error("the key was not rotated, because the new secret is the previous one: rotate the key with another seed")]
     TextReused,
 }
 

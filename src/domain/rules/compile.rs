@@ -68,15 +68,16 @@ impl CompiledProvider {
     /// The secret cannot be sent in a header, or is too short to be masked. The error does not contain the secret.
     pub fn authorize(&mut self, place: &CredentialSource, secret: Secret) -> Result<(), String> {
         let text = secret.expose();
-        let unsendable =
-            || "the secret contains spaces, line breaks or other characters that cannot be in a key".to_owned();
+        let unsendable = || {
+            "the secret contains spaces, line breaks or other characters that a credential cannot contain".to_owned()
+        };
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(unsendable());
         }
         if text.len() < CREDENTIAL_CHARS_MIN {
             return Err(format!(
-                "the secret has fewer than {CREDENTIAL_CHARS_MIN} characters and could not be masked where the provider repeats \
-                 it; give a longer key"
+                "the secret has fewer than {CREDENTIAL_CHARS_MIN} characters, so weir could not mask it where the provider repeats \
+                 it; give a longer secret"
             ));
         }
         let (name, scheme) = (place.name.clone(), self.provider.auth.scheme);

@@ -142,7 +142,7 @@ pub(crate) fn explain_as(
     let (operation, upstream) = operations(question, provider, client)?;
     let named = facts.model.as_ref().map(|model| model.text.as_str());
     let model = question.model.or(named).ok_or_else(|| {
-        ExplainError("the request does not name a model: give its public name with --model".to_owned())
+        ExplainError("the request does not name a model: give the model's public name with --model".to_owned())
     })?;
     let (line, known) = compiled
         .model_for(operation.protocol(), model)

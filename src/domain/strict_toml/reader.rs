@@ -141,12 +141,12 @@ impl<'de> Deserializer<'de> for TomlValueReader<'de> {
                 } else if let Ok(number) = u128::from_str_radix(digits, radix) {
                     visitor.visit_u128(number)
                 } else {
-                    Err(ReadError::custom("integer number overflowed"))
+                    Err(ReadError::custom("the integer is too large"))
                 }
             }
             DeValue::Float(float) => match float.as_str().parse() {
                 Ok(number) => visitor.visit_f64(number),
-                Err(_) => Err(ReadError::custom("floating-point number overflowed")),
+                Err(_) => Err(ReadError::custom("the floating-point number is too large")),
             },
             DeValue::Boolean(truth) => visitor.visit_bool(truth),
             DeValue::Datetime(time) => visitor.visit_map(DatetimeDeserializer::new(time)),

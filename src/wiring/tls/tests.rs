@@ -20,16 +20,16 @@ fn an_operator_is_warned_before_a_certificate_ends_and_before_it_begins() {
     let what = "[gateway] certificate for api.test";
     assert_eq!(warned(from), Vec::<String>::new());
     assert_eq!(warned(until - RENEWED_BEFORE), Vec::<String>::new());
-    let soon = format!("{what} expires at 2036-01-01T00:00:00Z: replace it before");
+    let soon = format!("{what} expires at 2036-01-01T00:00:00Z: replace the certificate before then");
     assert_eq!(warned(until - RENEWED_BEFORE + 1), [soon.as_str()]);
     assert_eq!(warned(until), [soon]);
     assert_eq!(
         warned(until + 1),
         [format!(
-            "{what} expired at 2036-01-01T00:00:00Z, so clients refuse it: replace it"
+            "{what} expired at 2036-01-01T00:00:00Z, so clients refuse it: replace the certificate"
         )]
     );
-    let early = format!("{what} is only valid from 2026-01-01T00:00:00Z on: clients refuse it until then");
+    let early = format!("{what} is valid only from 2026-01-01T00:00:00Z on: clients refuse it until then");
     assert_eq!(warned(from - DAY), [early]);
 }
 

@@ -59,7 +59,7 @@ impl Predecessor {
         let this = Self { line, offer, sockets };
         if this.offer.protocol != PROTOCOL {
             let why = format!(
-                "this version cannot replace the running one (it has protocol {PROTOCOL}, not {}): restart weir instead",
+                "this version cannot replace the running version (upgrade protocol {PROTOCOL}, not {}): restart weir instead",
                 this.offer.protocol
             );
             this.failure_reporter()?.report(&why);
@@ -104,7 +104,7 @@ impl Predecessor {
     /// # Errors
     /// The predecessor has not handed over the store, and continues to serve.
     pub(in crate::wiring) fn take_store(&self) -> Result<HandoverState, StartError> {
-        tracing::info!("everything but the store is ready; requesting the store");
+        tracing::info!("everything but the store is ready: requesting the store from the previous process");
         fail::fail_point!("successor_prepared");
         send(&self.line, &SuccessorMessage::Prepared).map_err(connection_error)?;
         let take: StoreHandover = receive(&self.line).map_err(connection_error)?;
@@ -122,7 +122,7 @@ impl Predecessor {
         if let Err(error) = send(&self.line, &SuccessorMessage::Serving) {
             // A predecessor that abandons the upgrade kills this process. This process still runs, so the predecessor has ended,
             // and no other process serves.
-            tracing::warn!(%error, "cannot report to the previous process that this one serves: it has ended");
+            tracing::warn!(%error, "cannot report to the previous process that this process serves: the previous process has ended");
         }
         self.line.set_nonblocking(true).map_err(connection_error)?;
         Ok(self.line)
@@ -139,7 +139,7 @@ impl FailureReporter {
 
 fn connection_error(error: io::Error) -> StartError {
     StartError::failed(
-        "cannot talk to the running process, which --successor expects on standard input",
+        "cannot communicate with the running process, which --successor expects on standard input",
         error,
     )
 }

@@ -54,7 +54,7 @@ fn a_counter_that_is_off_by_a_nano_dollar_is_found_and_named() {
         let (_, period) = counter.rsplit_once(':').unwrap();
         redis.command(&["HINCRBY", counter, &key.id, "1"]);
         let (fine, said, wrong) = verify_from(&weir, 0, &[]);
-        let named = format!("tests  key {}  {period}: the counter says ", key.id);
+        let named = format!("tests  key {}  {period}: the counter is ", key.id);
         assert!(!fine && said.contains(&named), "{said}");
         assert!(wrong.contains("1 counters do not match the daily sums"), "{wrong}");
         redis.command(&["HINCRBY", counter, &key.id, "-1"]);
@@ -63,10 +63,7 @@ fn a_counter_that_is_off_by_a_nano_dollar_is_found_and_named() {
     let account = account.lines().find(|line| line.contains(":state")).unwrap();
     redis.command(&["HINCRBY", account, "spent", "-1"]);
     let (fine, said, _) = verify_from(&weir, 0, &[]);
-    assert!(
-        !fine && said.contains("tests  account  all: the counter says "),
-        "{said}"
-    );
+    assert!(!fine && said.contains("tests  account  all: the counter is "), "{said}");
     redis.command(&["HINCRBY", account, "spent", "1"]);
     assert!(verify_from(&weir, 0, &[]).0);
 }
@@ -91,9 +88,12 @@ fn a_row_that_a_redis_has_lost_is_missed_by_the_journal_where_the_store_is_the_h
     let list = listed.lines().find(|line| line.contains(":log:")).unwrap();
     redis.command(&["RPOP", list]);
     let (fine, said, wrong) = verify_from(&weir, 0, &[]);
-    assert!(!fine && said.contains("journal: the log lacks 1 of its rows"), "{said}");
     assert!(
-        wrong.contains("the store has lost 1 rows that this node's journal still has: --fill copies them"),
+        !fine && said.contains("journal: 1 rows are missing in the log"),
+        "{said}"
+    );
+    assert!(
+        wrong.contains("1 rows of this node's journal are missing in the store: --fill copies them"),
         "{wrong}"
     );
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
@@ -194,7 +194,7 @@ fn a_redis_that_has_evicted_says_so_and_gets_back_what_the_journal_still_has() {
     assert_eq!(told.matches("has evicted keys").count(), 1, "{told}");
 
     let (fine, said, wrong) = verify_from(&weir, 0, &[]);
-    let missing = format!("journal: the log lacks {} of its rows", ALL_WIRES.len());
+    let missing = format!("journal: {} rows are missing in the log", ALL_WIRES.len());
     assert!(!fine && said.contains(&missing), "{said}{wrong}");
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill", "--mend"]);
     assert!(
@@ -235,10 +235,13 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     let request = server.psql(&format!("SELECT request_id FROM weir.log WHERE {lost}"));
     server.psql(&format!("DELETE FROM weir.log WHERE {lost}"));
     let (fine, said, wrong) = verify(&weir, &[]);
-    assert!(!fine && said.contains("journal: the log lacks 1 of its rows"), "{said}");
+    assert!(
+        !fine && said.contains("journal: 1 rows are missing in the log"),
+        "{said}"
+    );
     assert!(said.contains(&request), "{said}");
     assert!(
-        wrong.contains("postgres has lost 1 rows that this node's journal still has"),
+        wrong.contains("1 rows of this node's journal are missing in postgres"),
         "{wrong}"
     );
     let (fine, said, wrong) = verify(&weir, &["--fill"]);
@@ -296,7 +299,7 @@ fn a_row_of_today_that_is_another_in_any_column_is_found_and_requests_go_on_mean
         let (fine, said, wrong) = verify_from(&weir, 0, &[]);
         assert!(!fine && said.contains("another column (digest "), "{column}: {said}");
         assert!(
-            wrong.contains("on 1 days the rows in postgres do not match the sums"),
+            wrong.contains("the rows of 1 account days in postgres do not match the daily sums"),
             "{wrong}"
         );
         server.psql(&format!("UPDATE weir.log SET {column} = {before} WHERE {row}"));
@@ -320,7 +323,7 @@ fn a_row_of_today_that_is_another_in_any_column_is_found_and_requests_go_on_mean
     wait_until("the lost row to be missed", || {
         verify_from(&weir, 0, &[])
             .2
-            .contains("the rows in postgres do not match the sums")
+            .contains("in postgres do not match the daily sums")
     });
 }
 
@@ -348,7 +351,8 @@ fn rows_on_their_way_count_and_a_lane_of_another_node_is_named_while_it_may_brin
     one.books(1);
     let (fine, said, wrong) = verify_from(&one, 0, &[]);
     assert!(
-        fine && said.contains("1 rows on their way to files compared with the same sums") && !said.contains("open"),
+        fine && said.contains("1 rows, which are not in files yet, compared with the same sums")
+            && !said.contains("open"),
         "{said}{wrong}"
     );
     let (fine, said, wrong) = verify_from(&other, 0, &[]);
@@ -388,7 +392,7 @@ fn a_node_whose_files_are_all_gone_gets_them_back_from_its_journal() {
     }
     let (fine, said, wrong) = verify_from(&weir, 0, &[]);
     assert!(
-        !fine && said.contains(&format!("journal: the log lacks {rows} of its rows")),
+        !fine && said.contains(&format!("journal: {rows} rows are missing in the log")),
         "{said}{wrong}"
     );
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);

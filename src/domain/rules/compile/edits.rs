@@ -98,7 +98,7 @@ fn header_name(
     let fault = match HeaderName::from_bytes(text.as_bytes()) {
         Ok(name) if is_framing(&name) => "is set by weir itself and cannot be edited",
         Ok(name) if CREDENTIAL_HEADERS.contains(&name.as_str()) || auth == Some(&name) => {
-            "carries a credential: weir never forwards a client's, and the provider's belongs in [auth]"
+            "carries a credential: weir never forwards a client's credential, and that of the provider belongs in [auth]"
         }
         Ok(name) => return Some(name),
         Err(_) => {
@@ -131,7 +131,7 @@ pub(super) fn query_edits(raw: &RawQuery, faults: &mut Faults<'_>) -> QueryEdits
             faults.add_at(given, "query", "key `query`: the name of a parameter is empty");
         } else if CREDENTIAL_PARAMETERS.contains(&name.as_str()) {
             let message = format!(
-                "key `query`: `{name}` carries a credential: weir never forwards a client's, and the provider's belongs in [auth]"
+                "key `query`: `{name}` carries a credential: weir never forwards a client's credential, and that of the provider belongs in [auth]"
             );
             faults.add_at(given, "query", message);
         } else {

@@ -211,11 +211,13 @@ pub(super) fn fallback(
     let place = raw?;
     let raw = place.get_ref();
     if raw.patterns.is_empty() || raw.patterns.len() > PATTERNS_MAX {
-        let message = format!("key `patterns`: expected 1 to {PATTERNS_MAX} names, `*` for any text");
+        let message = format!("key `patterns`: expected 1 to {PATTERNS_MAX} model names, with `*` for any text");
         faults.add_at(place, "patterns", message);
     }
     if let Some(pattern) = raw.patterns.iter().find(|pattern| pattern.trim_matches('*').is_empty()) {
-        let message = format!("key `patterns`: `{pattern}` matches every name; begin it with the name of the family");
+        let message = format!(
+            "key `patterns`: `{pattern}` matches every name; begin the pattern with the name of a model family"
+        );
         faults.add_at(place, "patterns", message);
     }
     if models.iter().all(|model| model.get_ref().name != raw.model) {

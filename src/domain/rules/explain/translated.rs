@@ -63,7 +63,7 @@ impl TranslationQuestion {
         let (from, name) = (self.from.as_str(), &provider.name);
         if provider.protocols().contains(&self.from) {
             return Err(ExplainError(format!(
-                "provider `{name}` speaks the protocol {from}, so weir does not translate such requests: leave out --as"
+                "provider `{name}` speaks the protocol {from}, so weir does not translate requests of this protocol: leave out --as"
             )));
         }
         let operation = question.operation.unwrap_or(match self.from {
@@ -73,14 +73,14 @@ impl TranslationQuestion {
         });
         if operation.protocol() != self.from || operation.is_token_count() {
             return Err(ExplainError(format!(
-                "the operation {} is not one that weir translates from {from}: give another --operation, or leave it out",
+                "weir does not translate the operation {} from {from}: give another --operation, or leave it out",
                 operation.as_str()
             )));
         }
         match provider.translation_operation() {
             Some(upstream) => Ok((operation, upstream)),
             None => Err(ExplainError(format!(
-                "provider `{name}` has no endpoint that generates answers, so no request can be translated for it"
+                "provider `{name}` has no endpoint that generates answers, so weir cannot translate requests for it"
             ))),
         }
     }
