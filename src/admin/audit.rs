@@ -242,7 +242,7 @@ impl AdminPeer {
             Self::Console { role, .. } if *role < needed => Err(AdminError::new(
                 AdminErrorCode::Forbidden,
                 format!(
-                    "this needs the role {}, and the session has the role {}; nothing was changed",
+                    "this call needs the role {}, but the session has the role {}; nothing was changed",
                     needed.as_str(),
                     role.as_str()
                 ),

@@ -194,7 +194,7 @@ impl Notifier {
             tracing::warn!(
                 account,
                 lost,
-                "notices were dropped: the account had too many that could not be sent; check the webhook"
+                "notices were dropped, because too many notices of the account could not be sent: check the webhook"
             );
         }
         let sent = taken.notices.iter().map(|notice| self.send(account, notice));

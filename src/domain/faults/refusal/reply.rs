@@ -361,7 +361,7 @@ fn model_message(refusal: &Refusal) -> String {
         }
         Refusal::NamedModelNotAllowed { model } => {
             format!(
-                "The body names the {} for the provider to run, and this API key may not use it. Leave it out, or name one \
+                "The body asks the provider to run the {}, which this API key may not use. Leave this model out, or name one \
                  that GET /v1/models lists.",
                 model_phrase(model)
             )
