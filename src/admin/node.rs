@@ -45,7 +45,7 @@ const PIECES_WAITING: usize = 4;
 impl AdminHandler for ListAuditedChanges {
     async fn answer(self, admin: &Admin, _: Author) -> Result<AuditPage, AdminError> {
         let page = admin.audit.read_page(self.before).await;
-        page.map_err(|error| AdminError::failed(error.to_string()))
+        page.map_err(|error| AdminError::failed(format!("cannot read the audit record: {error}")))
     }
 }
 
