@@ -60,7 +60,7 @@ async fn a_query_for_nobody_or_for_no_time_is_told_so() {
     let told = admin
         .refused(Method::GET, "/v1/log?from=2026-02-01&until=2026-01-01", None)
         .await;
-    assert!(told.contains("must be after --from"), "{told}");
+    assert!(told.contains("must be after `from`"), "{told}");
     assert_eq!(admin.get("/v1/log?model=m-1").await["unknown_model"], json!(null));
     let unknown = admin.get("/v1/log?model=m-2").await["unknown_model"].clone();
     assert!(unknown.as_str().unwrap().contains("did you mean `m-1`?"));
