@@ -358,7 +358,7 @@ impl From<AuditError> for AdminError {
     fn from(error: AuditError) -> Self {
         Self::new(
             AdminErrorCode::AuditUnavailable,
-            format!("nothing was changed: {error}"),
+            format!("nothing was changed, because the audit record cannot be written: {error}"),
         )
     }
 }

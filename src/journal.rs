@@ -58,10 +58,14 @@ pub(crate) use crate::journal::sinks::RowReader;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum JournalUnavailable {
     /// The journal has no room, and no further segment can be created. The message says why.
-    #[error("the journal has no room: {0}; free some space on its disk, because no request is served until then")]
+    #[error(
+        "the journal has no room: {0}; free some space on its disk: no request is served until the journal has room again"
+    )]
     Full(String),
     /// A write or a sync failed. The journal works again as soon as a new segment has been synced.
-    #[error("the journal's disk has failed; earlier messages say how; no request is served until a new segment works")]
+    #[error(
+        "the journal's disk has failed, as an earlier message describes: no request is served until a new segment can be written"
+    )]
     Failed,
     /// The folder or the current segment was removed or replaced, so a later start would not find the records that are
     /// written now. Contains the path.
@@ -79,7 +83,7 @@ pub(crate) enum JournalError {
     #[error("another weir process uses the journal {}: stop it, or give this one its own folder (journal.path)", .0.display())]
     InUse(PathBuf),
     /// The folder was created in another place. Contains its path.
-    #[error("cannot open the journal {path}: it was copied or moved here. If the original is lost for good, delete {path}/place and start again. If it is still in use, delete everything in this copy: the original settles its contents", path = .0.display())]
+    #[error("cannot open the journal {path}: it was copied or moved here. If the original is lost for good, delete {path}/place and start weir again. If the original is still in use, delete everything in this copy: the original settles its contents", path = .0.display())]
     Copied(PathBuf),
     /// The file `node` does not contain the name of a node. Contains the file's path.
     #[error("cannot open the journal: {} does not contain a node's name; restore the file from a backup, or move the complete folder away to start a new journal", .0.display())]
@@ -99,7 +103,7 @@ pub(crate) enum JournalError {
     #[error(transparent)]
     Unavailable(#[from] JournalUnavailable),
     /// The record is larger than a frame can be.
-    #[error("cannot record {bytes} bytes in the journal: a record has at most {max} bytes")]
+    #[error("cannot record {bytes} bytes in the journal: a record can have at most {max} bytes")]
     TooLarge {
         /// The size of the record in bytes.
         bytes: u64,

@@ -220,7 +220,7 @@ impl Readiness {
 
 /// The detail for a store that is connected but in which keys cannot be looked up.
 const NO_ANSWER: &str =
-    "no key can be looked up in the store: run `weir store init` if it is a new Redis, otherwise see the messages";
+    "no key can be looked up in the store: run `weir store init` if it is a new Redis, otherwise see weir's log";
 
 #[derive(Serialize)]
 struct ReadyReply {
@@ -376,7 +376,7 @@ mod tests {
             r#"{"ready":false,"reasons":["store_unreachable","store_refused","admin_not_listening","no_provider_on","#,
             r#""draining","journal_full"],"warnings":["store_rights_missing","store_evicted"],"#,
             r#""details":["redis at h:1: user \"weir\" may not run \"get\": grant +get","#,
-            r#""the journal has no room: the disk is full; free some space on its disk, because no request is served until then"],"#,
+            r#""the journal has no room: the disk is full; free some space on its disk: no request is served until the journal has room again"],"#,
             r#""clock_offset_seconds":null}"#
         );
         assert_eq!(text(response).await, expected);

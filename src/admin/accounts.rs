@@ -75,7 +75,7 @@ impl AdminHandler for CreateAccount {
         let none = AccountRecord::default();
         if is_unset && with_limits(&none) != none {
             let set = put_record(admin, (&self.id, None), from, with_limits).await;
-            set.map_err(|error| error.with_context("the account was created, but its limits may not be set"))?;
+            set.map_err(|error| error.with_context("the account was created, but its limits may be missing"))?;
         }
         Ok(changed_account(admin, id, submitted).await)
     }
@@ -290,8 +290,8 @@ fn check_version(
         None => Ok(()),
         Some(version) => Err(AdminError::changed(
             format!(
-                "account `{id}` has changed since version {version} and is at {present}: nothing was changed; `weir account \
-                 show {id}` shows it"
+                "account `{id}` has changed since version {version} and now has version {present}: nothing was changed; `weir \
+                 account show {id}` prints the present values"
             ),
             present,
         )),

@@ -52,7 +52,7 @@ const WRITE_WAIT: Duration = Duration::from_secs(5);
 
 /// The reason why the audit record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("audit record {path}: {source}; check that its folder exists and has space, and that weir is allowed to write there", path = path.display())]
+#[error("{path}: {source}; check that its folder exists and has space, and that weir is allowed to write there", path = path.display())]
 pub(crate) struct AuditError {
     path: PathBuf,
     source: io::Error,
@@ -242,7 +242,7 @@ impl AdminPeer {
             Self::Console { role, .. } if *role < needed => Err(AdminError::new(
                 AdminErrorCode::Forbidden,
                 format!(
-                    "this needs the role {}, and the session has the role {}; nothing was changed",
+                    "this call needs the role {}, but the session has the role {}; nothing was changed",
                     needed.as_str(),
                     role.as_str()
                 ),

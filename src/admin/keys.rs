@@ -98,8 +98,8 @@ async fn repeat_text(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result
         return Ok(key_details(admin, view).await.with_text(text));
     }
     Err(AdminError::conflict(format!(
-        "this operation was made before for key {}, and only the first caller was shown the key's secret: rotate the key for a new one, or \
-         delete it",
+        "this operation was done before, and the secret of key {} was shown only to the first caller: rotate the key to get a new \
+         secret, or delete the key",
         record.id
     )))
 }

@@ -137,7 +137,12 @@ impl QueryLog {
     /// Returns the position from which to continue; `None` for the beginning. `read` parses the cursor.
     fn parse_cursor<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, AdminError> {
         let place = self.cursor.as_deref().map(|text| {
-            let wrong = || AdminError::of_field("cursor", "the value is not a cursor of weir for this order");
+            let wrong = || {
+                AdminError::of_field(
+                    "cursor",
+                    "the value is not a cursor for this order: give the `next` of a page in the same order",
+                )
+            };
             read(text).ok_or_else(wrong)
         });
         place.transpose()
@@ -184,7 +189,7 @@ impl QueryLog {
         if let (Some(from), Some(until)) = (from, until)
             && from >= until
         {
-            return Err(AdminError::of_field("until", "the time must be after --from"));
+            return Err(AdminError::of_field("until", "the time must be after `from`"));
         }
         Ok(LogFilter {
             account: self.account.as_ref().map(AccountId::to_string),

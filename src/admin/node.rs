@@ -45,7 +45,7 @@ const PIECES_WAITING: usize = 4;
 impl AdminHandler for ListAuditedChanges {
     async fn answer(self, admin: &Admin, _: Author) -> Result<AuditPage, AdminError> {
         let page = admin.audit.read_page(self.before).await;
-        page.map_err(|error| AdminError::failed(error.to_string()))
+        page.map_err(|error| AdminError::failed(format!("cannot read the audit record: {error}")))
     }
 }
 
@@ -53,7 +53,7 @@ impl AdminHandler for Upgrade {
     async fn answer(self, admin: &Admin, author: Author) -> Result<UpgradedProcess, AdminError> {
         let Some(upgrades) = admin.upgrades.clone() else {
             return Err(AdminError::not_found(
-                "cannot upgrade this process: only a weir that was started by `weir serve` can be upgraded",
+                "cannot upgrade this process: only a process that was started by `weir serve` can be upgraded",
             ));
         };
         admin.audit(author.peer, "upgrade", "", &self).await?;
@@ -69,7 +69,7 @@ impl Admin {
     pub(crate) fn back_up(&self, author: &Author, Backup {}: Backup) -> Result<mpsc::Receiver<Vec<u8>>, AdminError> {
         author.peer.check_role(Backup::ROLE)?;
         let archive = self.archive.clone().ok_or_else(|| {
-            AdminError::not_found("cannot back up the store through this process, because several nodes share it: run `weir store backup` with the configuration, which reads the store directly")
+            AdminError::not_found("cannot back up the store through this process, because several nodes share it: run `weir store backup --conf FILE`, which reads the store directly")
         })?;
         let header = BackupHeader {
             weir_backup: FORMAT,
@@ -81,7 +81,7 @@ impl Admin {
         tokio::spawn(async move {
             // The client notices the failure, because the last line of the backup is missing.
             if let Err(error) = archive::send_backup(&*archive, &header, to).await {
-                tracing::error!(%error, "cannot complete a backup of the store: the client has got only a part");
+                tracing::error!(%error, "cannot complete a backup of the store: the client received only a part");
             }
         });
         Ok(pieces)
@@ -174,7 +174,7 @@ impl AdminHandler for FillLogHome {
         let homes = &admin.homes;
         let OpenLogBackend::Fed(fed) = &homes.home else {
             return Err(AdminError::invalid(
-                "cannot copy rows: the log backend is the store, which gets rows only by their settlement",
+                "cannot copy rows: the log backend is the store, which gets rows only by settlement",
             ));
         };
         let former = homes.former().ok_or_else(|| {

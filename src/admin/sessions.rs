@@ -165,7 +165,7 @@ impl AdminHandler for DecideSignIn {
         let sign_ins = enabled_sign_ins(admin)?;
         let view = existing_key_view(admin, &id).await?;
         let works = view.record.check(&view.digest, clock::unix_seconds());
-        works.map_err(|denied| AdminError::invalid(format!("{denied}: nobody can sign in with it")))?;
+        works.map_err(|denied| AdminError::invalid(format!("{denied}: nobody can sign in with this key")))?;
         // A form that is submitted twice gets the same answer both times.
         if sign_ins.is_decided(&user_code, &view, approve).await? {
             return Ok(DecidedSignIn { id, approved: approve });
@@ -220,7 +220,7 @@ impl AdminHandler for EndSignIns {
 fn enabled_sign_ins(admin: &Admin) -> Result<&AgentSignIns, AdminError> {
     admin.sign_ins.as_deref().ok_or_else(|| {
         AdminError::not_found(
-            "agents cannot sign in here: set `enabled` of [sign_in] in the configuration and restart weir",
+            "the sign-in of agents is off: set `enabled` of [sign_in] in the configuration and restart weir",
         )
     })
 }
@@ -232,6 +232,6 @@ async fn existing_key_view(admin: &Admin, id: &KeyId) -> Result<KeyView, AdminEr
 
 fn not_waiting() -> AdminError {
     AdminError::not_found(
-        "no sign-in with this code is waiting for approval: it has expired, was decided, or was mistyped; start again at the agent",
+        "no sign-in with this code is waiting for approval: the code has expired, was used, or was mistyped; start the sign-in at the agent again",
     )
 }

@@ -86,7 +86,7 @@ impl ShowUsage {
         let refused = |message: &str| Err(AdminError::of_field("tag", message));
         match (&self.key, &self.tag, by) {
             (Some(_), Some(_), _) | (Some(_), None, SplitBy::Tag) | (None, Some(_), SplitBy::Key) => {
-                refused("sums are stored by key and by tag, but not by both together")
+                refused("sums are stored by key and by tag, but not by both together: give only one of them")
             }
             (Some(key), None, _) => Ok(SumSelector::One(SumSubject::Key(key.clone()))),
             (None, Some(tag), _) if tag.is_summed() => Ok(SumSelector::One(SumSubject::Tag(tag.clone()))),
@@ -112,7 +112,7 @@ impl ShowUsage {
             let view = admin.store.by_id(key).await?;
             let view = view.ok_or_else(|| {
                 AdminError::not_found(format!(
-                    "key {key} does not exist; the usage of a deleted key is included in its account's"
+                    "key {key} does not exist; the usage of a deleted key is included in the usage of its account"
                 ))
             })?;
             return Ok((vec![view.record.account.into()], None));
@@ -130,7 +130,7 @@ impl ShowUsage {
         let number = |date: Option<UtcDay>| date.map(|UtcDay(date)| day_of_date(date));
         let (from, until) = (number(self.from), number(self.until));
         if from.zip(until).is_some_and(|(from, until)| from >= until) {
-            return Err(AdminError::of_field("until", "the time must be after --from"));
+            return Err(AdminError::of_field("until", "the time must be after `from`"));
         }
         let last = until.map_or(today, |until| until - 1).min(today);
         let first = from.unwrap_or(last + 1 - DAYS_DEFAULT).max(oldest);

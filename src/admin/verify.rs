@@ -67,8 +67,8 @@ impl AdminHandler for MendLog {
         let found = prove(admin, &account, number).await?;
         if let [lane, ..] = &*found.verdict.behind {
             return Err(AdminError::invalid(format!(
-                "{lane} may still bring rows of account `{account}` on {} to the log backend ({name}), so the sums of its rows are \
-                 not yet those of the day",
+                "{lane} may still bring rows of account `{account}` on {} to the log backend ({name}), so the sums of its rows may \
+                 be incomplete; try again later",
                 self.day
             )));
         }

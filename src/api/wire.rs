@@ -117,7 +117,7 @@ impl de::Error for FieldFault {
             None if known.is_empty() => "no fields are expected".to_owned(),
             None => format!("the fields are {}", known.join(", ")),
         };
-        Self(AdminError::invalid(format!("field `{field}` is unknown here: {hint}")))
+        Self(AdminError::invalid(format!("field `{field}` is unknown: {hint}")))
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -336,7 +336,7 @@ mod tests {
                 id,
                 json!({ "rpn": 5 }),
                 "",
-                "field `rpn` is unknown here: did you mean `rpm`?",
+                "field `rpn` is unknown: did you mean `rpm`?",
             ),
             ("/v1/keys/other", json!({}), "id", "give a key id"),
         ] {
@@ -350,7 +350,7 @@ mod tests {
             (
                 "/v1/accounts?x=1",
                 "",
-                "field `x` is unknown here: the fields are after, limit",
+                "field `x` is unknown: the fields are after, limit",
             ),
         ] {
             let (told, said) = fault(asked::<ListAccounts>(target, &Value::Null).unwrap_err());

@@ -94,7 +94,7 @@ impl<'a, W> Forms<'a, W> {
                 }
                 @match (self.lacks)(&self.session.who, action) {
                     None => (content),
-                    Some(role) => fieldset disabled { p class="lead" { "Only for the role " (role.as_str()) "." } (content) },
+                    Some(role) => fieldset disabled { p class="lead" { "This form needs the role " (role.as_str()) "." } (content) },
                 }
             }
         }

@@ -70,7 +70,7 @@ pub(super) fn facts(key: &KeyDetails) -> Markup {
                 dt { "Requests per minute" } dd { (layout::count_or(key.rpm, "no limit")) }
                 dt { "Tokens per minute" } dd { (layout::count_or(key.tpm, "no limit")) }
                 dt { "Requests at once" } dd { (layout::count_or(key.concurrency, "no limit")) }
-                dt { "When it is used up" } dd { (when_used_up(key)) }
+                dt { "When quota or balance is used up" } dd { (when_used_up(key)) }
                 dt { "Notices at" } dd { (notice_percentages(key)) }
                 dt { "Created" } dd { (layout::timestamp(key.created_at, "unknown")) }
                 dt { "Last used" } dd { (layout::timestamp(key.last_used, "never")) }
@@ -100,7 +100,7 @@ fn notice_percentages(key: &KeyDetails) -> Markup {
         .map(|Percents(chosen)| chosen.percents().collect::<Vec<_>>());
     html! {
         @match &parts {
-            None => span class="none" { "as set for all" },
+            None => span class="none" { "as set for the account" },
             Some(parts) if parts.is_empty() => span class="none" { "nothing" },
             Some(parts) => { @for (place, part) in parts.iter().enumerate() { @if place > 0 { ", " } (part) " %" } },
         }
@@ -151,7 +151,7 @@ pub(super) fn section(made: &KeyDetails, models: &[ModelView], gateway: &str) ->
     html! {
         section class="card once" aria-labelledby="key" {
             h2 id="key" { (layout::name(&made.name)) }
-            p { "Copy it now: it is shown only once, and weir keeps only its digest." }
+            p { "Copy the secret now: it is shown only once, and weir keeps only its digest." }
             @if let Some(former) = &made.former { p { (former_text_notice(former)) } }
             pre tabindex="0" { code class="key" { (text) } }
         }
@@ -187,7 +187,7 @@ pub(super) fn rotation_form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, ke
     html! {
         p { "The key gets a new secret, which is shown once." }
         @if let Some(former) = &key.former {
-            p { (former_text_notice(former)) " Rotating again ends it at once." }
+            p { (former_text_notice(former)) " Rotating the key again ends the old secret at once." }
             (forms.button(end, "End the old secret now", "danger"))
         }
         (forms.form(rotate, "fields", &fields))
@@ -262,7 +262,7 @@ pub(super) fn exhaustion_inputs<W>(forms: &Forms<'_, W>, action: &str, key: Opti
     let factor = number_text(key.map_or_else(|| FinishFactor::default().get(), |key| key.finish_factor));
     html! {
         label {
-            span { "When it is used up, a running answer" (forms.current_value(action, "on_exhausted", now)) }
+            span { "When the quota or balance is used up, a running answer" (forms.current_value(action, "on_exhausted", now)) }
             select name="on_exhausted" {
                 @for (choice, name) in EXHAUSTED { option value=(choice.as_str()) selected[choice.as_str() == chosen] { (name) } }
             }

@@ -144,7 +144,7 @@ impl Console {
             .with_allow("GET");
         };
         if session.who.role < needed {
-            let why = format!("This needs the role {}. Nothing was changed.", needed.as_str());
+            let why = format!("This change needs the role {}. Nothing was changed.", needed.as_str());
             return refusal(StatusCode::FORBIDDEN, &why, Some(session));
         }
         match self.apply_form(session, at, &form).await {

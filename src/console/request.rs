@@ -133,7 +133,7 @@ pub(crate) async fn read(
         return Err(refuse_and_close(
             session,
             StatusCode::BAD_REQUEST,
-            "the request names no host",
+            "the request has no valid host",
         ));
     };
     let method = match &head.method {

@@ -135,7 +135,7 @@ fn translation(row: &Row) -> Markup {
             dt { "Translated" } dd { (translated) }
         }
         @if !row.losses.is_empty() {
-            dt { "Not carried over as it was" }
+            dt { "Adapted or dropped" }
             dd { @for (place, loss) in row.losses.iter().enumerate() { @if place > 0 { ", " } (layout::name(loss)) } }
         }
     }
@@ -227,7 +227,7 @@ mod tests {
             losses: Vec::new(),
             ..row
         });
-        for part in ["WebSocket", "Translated", "Not carried over"] {
+        for part in ["WebSocket", "Translated", "Adapted or dropped"] {
             assert!(!page.contains(part), "{part} in {page}");
         }
     }

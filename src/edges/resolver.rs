@@ -216,7 +216,14 @@ impl Resolver {
         };
         target.failures.fetch_add(1, Ordering::Relaxed);
         let last_good = self.addresses(&target.host, target.port).is_some();
-        tracing::warn!(host = %target.host, port = target.port, %reason, last_good, "cannot resolve the provider's host name");
+        tracing::warn!(
+            host = %target.host,
+            port = target.port,
+            %reason,
+            last_good,
+            "cannot resolve the provider's host name: weir uses the last known addresses if there are any (`last_good`), and \
+             tries again"
+        );
         false
     }
 

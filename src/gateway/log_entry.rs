@@ -139,18 +139,23 @@ pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Optio
                 provider,
                 cause,
                 attempts = record.attempts,
-                "cannot connect to the provider"
+                "cannot connect to the provider: the request is refused with status 503"
             );
         }
         End::Broken(Break::ProviderTimeout) | End::Refused(Refusal::ProviderTimeout) => {
-            tracing::info!(request_id, provider, cause, "the provider did not answer in time");
+            tracing::info!(
+                request_id,
+                provider,
+                cause,
+                "a request failed: the provider did not answer in time"
+            );
         }
         End::Broken(Break::ProviderCut | Break::ProviderEnded) | End::Refused(Refusal::ProviderBroken) => {
             tracing::info!(
                 request_id,
                 provider,
                 cause,
-                "the provider's answer cannot be used, or broke off"
+                "a request failed: the provider's answer cannot be used, or broke off"
             );
         }
         End::Complete

@@ -88,13 +88,13 @@ impl SocketClose {
     const DRAIN: Self = Self::new(1012, "the service is being restarted", SocketEnd::Drain);
     const OLD: Self = Self::new(
         1001,
-        "the socket has reached its age: open a new one",
+        "the socket has reached its maximum age: open a new one",
         SocketEnd::Lifetime,
     );
     const KEY: Self = Self::new(1008, "the API key is no longer valid", SocketEnd::Key);
     const IDLE: Self = Self::new(1001, "the socket was idle for too long", SocketEnd::Idle);
     const LATE: Self = Self::new(1001, "a message did not arrive in time", SocketEnd::Late);
-    const SWITCHED_OFF: Self = Self::new(1012, "the service has switched sockets off", SocketEnd::Drain);
+    const SWITCHED_OFF: Self = Self::new(1012, "the service no longer supports WebSockets", SocketEnd::Drain);
     const BINARY: Self = Self::new(1003, "messages must be text", SocketEnd::Protocol);
 }
 

@@ -260,7 +260,7 @@ impl Journal {
 
     pub(super) fn record_failure(&self, error: &std::io::Error) {
         self.engine.failures.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(%error, folder = %self.engine.folder.path.display(), "the journal cannot be written");
+        tracing::error!(%error, folder = %self.engine.folder.path.display(), "cannot write a record to the journal: check the journal's disk");
     }
 
     /// Waits until a record is on disk.

@@ -272,7 +272,7 @@ fn read_records(
                 tracing::error!(
                     segment = number,
                     offset = at,
-                    "cannot decode a journal record: it is skipped"
+                    "cannot decode a journal record: the record is skipped, and a charge or change in it may be lost"
                 );
             }
         }

@@ -84,7 +84,7 @@ impl JournalEngine {
                 let rows = self.count_rows(*number, passed);
                 tracing::error!(
                     sink, rows, segment = %self.folder.segment(*number).display(),
-                    "the journal's disk is nearly full: rows that this optional sink lacks are removed from the journal"
+                    "the journal's disk is nearly full: rows that this optional sink lacks are removed from the journal, so the sink never gets them"
                 );
                 if let Some(holder) = self.lock().contents.retainers.get_mut(sink) {
                     holder.dropped = holder.dropped.saturating_add(rows);

@@ -168,7 +168,7 @@ fn recover(engine: &JournalEngine) {
         .and_then(|()| engine.disk.sync(&file))
         .and_then(|()| engine.folder.sync());
     if let Err(error) = synced {
-        tracing::error!(%error, "cannot write or sync a new journal segment either: no request is admitted");
+        tracing::error!(%error, "cannot write or sync a new journal segment either: no request is admitted, and weir tries again");
         return;
     }
     let (before, begin) = {
@@ -231,7 +231,7 @@ impl JournalEngine {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, folder = %self.folder.path.display(), "cannot remove old journal segments");
+                tracing::error!(%error, folder = %self.folder.path.display(), "cannot remove old journal segments: they use disk space until weir can remove them");
             }
         }
     }

@@ -194,7 +194,7 @@ impl Notifier {
             tracing::warn!(
                 account,
                 lost,
-                "notices were dropped: the account had too many that could not be sent; check the webhook"
+                "notices were dropped, because too many notices of the account could not be sent: check the webhook"
             );
         }
         let sent = taken.notices.iter().map(|notice| self.send(account, notice));
@@ -256,7 +256,7 @@ impl Notifier {
         match webhook.post(&id, body).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(account, id, tries = notice.tries, %error, "cannot send a notice; it is sent again later");
+                tracing::warn!(account, id, tries = notice.tries, %error, "cannot send a notice; weir sends it again later");
                 false
             }
         }
@@ -279,7 +279,7 @@ fn log_notice(account: &str, notice: &Notice) {
                 percent,
                 spent_usd = reached,
                 quota_usd = limit,
-                "a key has reached a notified percentage of its quota"
+                "a key has spent a configured percentage of its quota"
             );
         }
         NoticeId::Balance { .. } => {

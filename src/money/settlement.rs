@@ -255,7 +255,7 @@ impl Settler {
                     back_off(&mut pause).await;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the store rejects a record of a key or an account from the journal; it is skipped")
+                    tracing::error!(%error, "the store rejects a record of a key or an account from the journal; the record is skipped")
                 }
             }
         }

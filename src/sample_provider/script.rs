@@ -214,7 +214,7 @@ impl SampleScript {
         };
         let deltas = self.deltas.unwrap_or(1);
         let delta_bytes = self.delta_bytes();
-        bounded("deltas", "a count up to 100000", deltas <= DELTAS_MAX)?;
+        bounded("deltas", "at most 100000", deltas <= DELTAS_MAX)?;
         bounded(
             "delta_bytes",
             "1 to 1048576",
@@ -223,25 +223,25 @@ impl SampleScript {
         let total = deltas.saturating_mul(delta_bytes);
         bounded(
             "deltas",
-            "such that deltas times delta_bytes is at most 64 MiB",
+            "so small that deltas times delta_bytes is at most 64 MiB",
             total <= ANSWER_BYTES_MAX,
         )?;
-        bounded("gap_ms", "up to 600000", self.gap_ms.unwrap_or(0) <= PAUSE_MS_MAX)?;
-        bounded("ttfb_ms", "up to 600000", self.ttfb_ms.unwrap_or(0) <= PAUSE_MS_MAX)?;
+        bounded("gap_ms", "at most 600000", self.gap_ms.unwrap_or(0) <= PAUSE_MS_MAX)?;
+        bounded("ttfb_ms", "at most 600000", self.ttfb_ms.unwrap_or(0) <= PAUSE_MS_MAX)?;
         bounded("status", "200 or 400 to 599", matches!(self.status(), 200 | 400..=599))?;
         bounded(
             "cache_read",
-            "up to 1000000000",
+            "at most 1000000000",
             self.cache_read.unwrap_or(0) <= CACHE_TOKENS_MAX,
         )?;
         bounded(
             "cache_write",
-            "up to 1000000000",
+            "at most 1000000000",
             self.cache_write.unwrap_or(0) <= CACHE_TOKENS_MAX,
         )?;
         bounded(
             "hidden_tokens",
-            "up to 1000000000",
+            "at most 1000000000",
             self.hidden_tokens.unwrap_or(0) <= CACHE_TOKENS_MAX,
         )
     }
@@ -389,10 +389,10 @@ fn tool_input(value: &str) -> Result<Value, ScriptError> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// A mark contains an unknown key. Contains the key.
-    #[error("sample mark: key `{0}` is unknown, valid keys are {KEYS}")]
+    #[error("sample mark: key `{0}` is unknown: the valid keys are {KEYS}")]
     UnknownKey(String),
     /// A value is not valid for its key.
-    #[error("sample script: the value of `{key}` is invalid, it must be {expected}")]
+    #[error("sample script: the value of `{key}` is invalid: it must be {expected}")]
     Value {
         key: &'static str,
         /// A description of the valid values.

@@ -185,8 +185,8 @@ const ABOUT: &str = "Every change is in the audit record before it is made. Call
     make every call; `x-role` is the lowest role of a console session that may make it.\n\n\
     **Versions.** Keys and accounts have a `version`, which is also their `ETag`. A change with `If-Match` is made only if \
     that is the present version, and is otherwise answered with 412.\n\n\
-    **Repetition.** A change of a balance and the creation of an account or key may have an `operation_id`: repeated, they take \
-    effect once.";
+    **Repetition.** A change of a balance and the creation of an account or key may have an `operation_id`. A call \
+    that is repeated with the same `operation_id` takes effect only once.";
 
 /// Builds the OpenAPI description, one call at a time.
 struct Description {

@@ -257,7 +257,7 @@ pub(crate) fn claim(path: &Path, claim: SocketClaim) -> Result<(UnixListener, So
     // The socket is first bound under a temporary name and gets its mode there. Therefore it never has other permissions at
     // `path`, and the socket of an ended process is replaced atomically.
     let fresh = temporary_path(path);
-    remove_if_there(&fresh).map_err(io("cannot remove a leftover"))?;
+    remove_if_there(&fresh).map_err(io("cannot remove a leftover file"))?;
     let listener = UnixListener::bind(&fresh).map_err(io("cannot bind"))?;
     fs::set_permissions(&fresh, Permissions::from_mode(SOCKET_MODE)).map_err(io("cannot set permissions"))?;
     let identity = identity(&fs::symlink_metadata(&fresh).map_err(io("cannot read its metadata"))?);

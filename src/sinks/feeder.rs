@@ -204,7 +204,7 @@ impl Feeder {
         if trouble.is_first() {
             tracing::warn!(
                 sink = self.sink.name(), node = %self.journal.node(), %error,
-                "the sink lacks rows, because they cannot be handed over: the journal retains them, and weir tries again"
+                "cannot hand over rows to the sink: the journal retains the rows, and weir tries again"
             );
         }
     }

@@ -45,7 +45,7 @@ pub(crate) enum LogReadError {
     )]
     Home(LogBackendError),
     #[error(
-        "{0}; no rows are returned, because the result would be incomplete: try again, or look at weir_log_sink_behind_seconds"
+        "{0}; no rows are returned, because the result would be incomplete: try again, or check the metric weir_log_sink_behind_seconds"
     )]
     Behind(#[from] TailBehind),
     #[error(transparent)]

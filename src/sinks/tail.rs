@@ -32,7 +32,7 @@ use crate::{
 pub(crate) enum TailBehind {
     /// The log backend has not reported its watermark of the lane, so it is not known from where on the journal must be read.
     #[error(
-        "the log backend cannot be read: since the start of this process, it has not reported which rows of lane {0} it has"
+        "the log backend cannot be read: it has not reported since the start of this process which rows of lane {0} it has"
     )]
     BackendSilent(NodeId),
     /// Some rows that the log backend lacks have not been read from the disk yet.

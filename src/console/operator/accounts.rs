@@ -229,7 +229,7 @@ fn credit(context: &PageContext<'_>, action: &str) -> Markup {
 
 fn adjust(context: &PageContext<'_>, action: &str) -> Markup {
     let content = html! {
-        (context.forms.input(action, &InputField::required("usd", "Amount in USD, with - to take away")))
+        (context.forms.input(action, &InputField::required("usd", "Amount in USD, negative to lower the balance")))
         (context.forms.input(action, &InputField::required("reason", "Reason, for the audit record")))
         button { "Adjust the balance" }
     };

@@ -35,7 +35,7 @@ const FILTERS: [(&str, &str, &str); 6] = [
     ("used_since", "Used since (UTC)", "date"),
     ("unused_since", "Not used since", "date"),
     ("expires_before", "Expires before", "date"),
-    ("spent_usd", "Has spent, USD", "text"),
+    ("spent_usd", "Spent at least, USD", "text"),
 ];
 
 pub(super) async fn list(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
@@ -279,7 +279,7 @@ fn term_inputs(context: &PageContext<'_>, action: &str, key: Option<&KeyDetails>
             input type="hidden" name="was.models" value=(models);
         }
         (key_page::exhaustion_inputs(forms, action, key))
-        (key_page::notice_input(forms, action, key.and_then(|key| key.notify_percent), "As the account says"))
+        (key_page::notice_input(forms, action, key.and_then(|key| key.notify_percent), "As set for the account"))
         (key_page::rate_inputs(forms, action, limits))
     }
 }

@@ -132,9 +132,9 @@ fn found_rows(
 fn looked_through(looked: &SearchPosition) -> Markup {
     let (account, rows) = (&looked.before_account, looked.rows_of_account);
     html! {
-        ": all before " (looked.before_day)
-        @if !account.is_empty() { ", of that day the accounts before " (layout::name(account)) }
-        @if rows > 0 { ", and " (layout::thousands(rows as u64)) " rows of the next one" }
+        ": all days before " (looked.before_day)
+        @if !account.is_empty() { ", the accounts before " (layout::name(account)) " on that day" }
+        @if rows > 0 { ", and " (layout::thousands(rows as u64)) " rows of the next account" }
     }
 }
 

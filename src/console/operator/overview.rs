@@ -153,7 +153,7 @@ fn traffic(window: Option<&StabilityWindow>) -> Markup {
             (figure("Requests", &html! { (layout::thousands(total.requests)) }))
             (figure("Failed", &html! { (layout::thousands(total.requests.saturating_sub(total.successes))) }))
             (figure("Success rate", &measured(rate)))
-            (figure("Mean first token", &measured(first_token)))
+            (figure("Mean time to first token", &measured(first_token)))
         }
         @if let Some(window) = window { (usage_table::requests_chart(window)) }
         p class="none" {
@@ -200,11 +200,11 @@ fn usage_content(usage: &UsagePage, filter: &[(&str, &str)], is_further: bool) -
     };
     html! {
         @if usage.next.is_some() || is_further {
-            p class="lead" { "Only some of the accounts: there are too many for one page." }
+            p class="lead" { "Only some of the accounts are included: there are too many for one page." }
         }
         (usage_table::usage_chart(usage, false))
         @if usage.total.requests == 0 {
-            p class="card" { "Nothing was used from " (usage.costs.from) " to " (usage.costs.until) "." }
+            p class="card" { "There is no usage from " (usage.costs.from) " to " (usage.costs.until) "." }
         } @else { (usage_table::usage_table(usage, name)) }
         @if let Some(next) = &usage.next {
             p class="pages" { a href={ "/usage" (to_query(&[filter, &[("after", next)]].concat())) } { "Further accounts" } }
@@ -329,7 +329,7 @@ fn failing_model(model: &ModelWindow) -> Option<Markup> {
         li {
             (page::pill(health)) " " a href=(below("/models", &model.name)) { (layout::name(&model.name)) } ": "
             (format!("{:.2}", figures.success_rate)) " % of this hour's requests succeeded"
-            @if counters.ttft_count > 0 { ", with a mean first token of " (format!("{:.0}", figures.avg_ttft_ms)) " ms" }
+            @if counters.ttft_count > 0 { ", with a mean time to first token of " (format!("{:.0}", figures.avg_ttft_ms)) " ms" }
         }
     })
 }
@@ -499,7 +499,7 @@ mod tests {
         let text = section(Some(&StabilityWindow::new(now, [], &buckets)), None);
         assert_eq!(text.matches("<li>").count(), 2, "{text}");
         let bad = "Unstable</span> <a href=\"/models/bad\"><bdi>bad</bdi></a>: 90.00 % of this hour's requests succeeded, \
-             with a mean first token of 2000 ms";
+             with a mean time to first token of 2000 ms";
         assert!(text.contains(bad), "{text}");
         assert!(text.contains("Degraded</span> <a href=\"/models/tired\">"), "{text}");
     }

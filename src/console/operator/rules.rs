@@ -92,7 +92,7 @@ fn page_with_result(context: &PageContext<'_>, form: &FormFields, result: &Marku
             label {
                 span { "Operation" }
                 select name="asked_for" {
-                    option value="" { "Recognized by the body" }
+                    option value="" { "Detected from the body" }
                     @for one in Operation::ALL.map(Operation::as_str) { option value=(one) selected[one == asked_for] { (one) } }
                 }
             }
@@ -135,9 +135,9 @@ fn result(file: &str, explanation: &Explanation) -> Markup {
             @if let Some((line, message)) = &explanation.refused {
                 p class="refused" { (file) ":" (line) ": refused with 400: " (message) }
             }
-            (changed_text("The body at the provider", &explanation.body))
-            (changed_text("The head at the provider", &explanation.head))
-            @if let Some(response) = &explanation.response { (changed_text("The answer for the client", response)) }
+            (changed_text("The body that the provider gets", &explanation.body))
+            (changed_text("The head that the provider gets", &explanation.head))
+            @if let Some(response) = &explanation.response { (changed_text("The answer that the client gets", response)) }
         }
     }
 }

@@ -207,7 +207,7 @@ impl SignInMethods {
 
     fn failure_page(&self, failure: &SignInFailure) -> PageResponse {
         if let Some(why) = failure.log_text() {
-            tracing::warn!(%why, "a sign-in at the console by the OpenID provider failed");
+            tracing::warn!(%why, "a sign-in at the console through the OpenID provider failed");
         }
         let content = html! { div class="card" role="alert" { (failure.markup()) } (self.instructions()) };
         PageResponse::page(failure.status(), framed(&titled("Nobody was signed in", content)))

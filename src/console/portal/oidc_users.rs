@@ -119,7 +119,7 @@ impl Portal {
 
     fn failure_page(&self, failure: &SignInFailure) -> PageResponse {
         if let Some(why) = failure.log_text() {
-            tracing::warn!(%why, "a sign-in at the portal by the OpenID provider failed");
+            tracing::warn!(%why, "a sign-in at the portal through the OpenID provider failed");
         }
         let content = html! {
             div class="card" role="alert" { (failure.markup()) }

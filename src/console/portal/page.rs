@@ -60,7 +60,7 @@ pub(super) fn owner_page<W>(facts: &PortalFacts, forms: &Forms<'_, W>, base: &st
     let content = html! {
         @if is_read_only {
             (forms.refusal())
-            p class="card" role="status" { "This key is used up or has expired, and can only be viewed. Ask the person who gave it to you for more." }
+            p class="card" role="status" { "The quota of this key is used up, or the key has expired: the key can only be viewed. Ask the person who gave it to you to extend it." }
         }
         (key_page::facts(key))
         h2 { "The last 30 days" }
@@ -75,7 +75,7 @@ pub(super) fn owner_page<W>(facts: &PortalFacts, forms: &Forms<'_, W>, base: &st
         @if let Some(count) = facts.signed_in { (agents(forms, count)) }
         @if !is_read_only {
             div class="cards" {
-                section class="card" { h2 { "Lower its limits" } (lower_form(forms, key)) }
+                section class="card" { h2 { "Lower the key's limits" } (lower_form(forms, key)) }
                 section class="card" {
                     h2 { "Rotate" }
                     (key_page::rotation_form(forms, "/portal/rotate", "/portal/end-overlap", key))
@@ -214,7 +214,7 @@ impl Portal {
         if key_page::has_expired(&key) || key_page::is_used_up(&key) {
             return Err(AdminError::new(
                 AdminErrorCode::Forbidden,
-                "This key is used up or has expired: only an operator can change it.",
+                "The quota of this key is used up, or the key has expired: only an operator can change the key.",
             ));
         }
         let id = key.id;

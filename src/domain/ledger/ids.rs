@@ -214,7 +214,7 @@ impl fmt::Display for TagsFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed { place } => write!(out, "tag {place} is not valid: give {}", Tag::RULE),
-            Self::TooMany => write!(out, "there are too many tags, give at most {TAGS_MAX}"),
+            Self::TooMany => write!(out, "there are too many tags: give at most {TAGS_MAX}"),
         }
     }
 }

@@ -227,7 +227,7 @@ pub(crate) enum AnswerFault {
     #[error("the answer is too long for this protocol; use the provider's own protocol")]
     TextTooLong,
     /// A non-streaming answer has failed. The client gets an error answer with the corresponding HTTP status.
-    #[error("the provider's answer has failed; send the request again")]
+    #[error("the provider failed to complete its answer; send the request again")]
     ProviderFailed {
         /// The HTTP status of the error answer.
         status: u16,

@@ -177,7 +177,7 @@ impl Break {
                 "the quota of this API key or the balance of its account is used up; the answer ends here"
             }
             Self::Stopped => {
-                "the service is being restarted and the answer took too long to wait for; send the request again"
+                "the service is being restarted, and the answer was not complete in time; send the request again"
             }
             Self::Internal => "the gateway failed while passing the answer on; send the request again",
         }

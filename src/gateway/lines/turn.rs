@@ -403,7 +403,7 @@ impl LineTask {
             tracing::error!(
                 provider = %self.provider,
                 "the provider began a response without a request: the WebSocket to it was closed, and the response is not \
-                 billed. Ask the provider about it"
+                 billed. Report this to the provider"
             );
         }
         // A close frame must not follow an incomplete frame.

@@ -177,7 +177,7 @@ impl Socket {
                 ("stopping", SocketError::new(503, "stopping", message).retry_after(1))
             }
             SocketEnd::Key => {
-                let message = "The API key of this socket is no longer valid.";
+                let message = "The API key of this socket is no longer valid. Open a new socket with a valid key.";
                 ("invalid_api_key", SocketError::new(401, "invalid_api_key", message))
             }
             SocketEnd::Client
@@ -187,7 +187,7 @@ impl Socket {
             | SocketEnd::Slow
             | SocketEnd::Late => {
                 let message =
-                    "The socket has reached its age or its number of requests. Send the request on a new socket.";
+                    "The socket has reached its maximum age or number of requests. Send the request on a new socket.";
                 let code = "websocket_connection_limit_reached";
                 (code, SocketError::new(400, code, message))
             }

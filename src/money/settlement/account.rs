@@ -197,7 +197,7 @@ async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, SmolStr)>) {
         // The settlements of these requests end their holds as well.
         Ok(_) | Err(_) => {
             tracing::debug!(
-                "cannot end the holds of requests that ended with their process; their settlements end them"
+                "cannot end the holds of requests that ended with their process; the settlements of these requests end the holds"
             )
         }
     }
@@ -255,7 +255,7 @@ pub(super) async fn settle_possibly_settled(
         tracing::warn!(
             charged,
             charged_now,
-            "the settlements of some requests are in a damaged part of the journal: requests that the store has most likely charged before are counted in `charged`, and requests that are charged now in `charged_now`"
+            "the settlements of some requests are in a damaged part of the journal: the store has most likely charged `charged` of these requests before, and `charged_now` requests are charged now"
         );
     }
     Ok(())

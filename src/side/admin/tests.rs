@@ -279,7 +279,7 @@ async fn what_cannot_be_set_is_named() {
         ),
         (
             json!({ "name": "n", "account": "a", "state": "active" }),
-            "`state` is unknown here",
+            "`state` is unknown",
         ),
         (json!({ "name": "n", "account": "a b" }), "account:"),
         (json!({ "name": "", "account": "a" }), "name:"),

@@ -103,7 +103,7 @@ impl FileMerger {
                 match merge(workplace, storage, &run) {
                     Ok(()) => places = storage.unmerged_files(day)?,
                     Err(error) if is_missing(&error) => {
-                        tracing::info!(%day, "another node is merging the log files of this day, so this one leaves them alone");
+                        tracing::info!(%day, "another node is merging the log files of this day, so this node does not merge them");
                         break;
                     }
                     Err(error) => {

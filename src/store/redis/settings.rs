@@ -58,7 +58,7 @@ impl RedisSettings {
         if fits && self.namespace.bytes().all(plain) {
             Ok(format!("{{{}:keys}}:{name}", self.namespace))
         } else {
-            let rule = format!("give 1 to {NAMESPACE_CHARS_MAX} of a-z, A-Z, 0-9, `_`, `.` and `-`");
+            let rule = format!("give 1 to {NAMESPACE_CHARS_MAX} characters from a-z, A-Z, 0-9, `_`, `.` and `-`");
             Err(StoreOpenError::Settings(format!(
                 "store.redis.namespace {:?} cannot be used: {rule}",
                 self.namespace

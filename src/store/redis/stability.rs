@@ -88,7 +88,7 @@ impl RedisStore {
             tracing::warn!(
                 fields = junk,
                 key = %format!("{}:*", self.stability_key),
-                "the stability record in redis has fields that weir did not write; they are skipped; remove them"
+                "the stability record in redis has fields that weir did not write: weir skips these fields; remove them"
             );
         }
         Ok(told)

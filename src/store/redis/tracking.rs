@@ -35,7 +35,7 @@ pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Se
                     () = link.wait_until_elsewhere(version_key, &master) => {}
                 }
                 tracing::info!(
-                    "lost the redis push connection; changes are found by polling until it is connected again"
+                    "lost the redis push connection; changes are found by polling until the connection is restored"
                 );
                 nudge_once(nudge);
             }

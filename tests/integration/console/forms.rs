@@ -140,10 +140,14 @@ fn is_refused(tab: &mut Tab, page: &str, action: &str) {
     let entered = [("usd", "1"), ("name", "x"), ("account", "tests"), ("id", "x")];
     let refused = tab.fill(&page, action, &entered);
     assert_eq!(refused.status, 403, "{action}");
-    assert!(refused.text().contains("This needs the role"), "{}", refused.text());
+    assert!(
+        refused.text().contains("This change needs the role"),
+        "{}",
+        refused.text()
+    );
     let (_, form) = page.split_once(&format!("action=\"{action}\"")).unwrap();
     let (form, _) = form.split_once("</form>").unwrap();
-    let why = "<fieldset disabled><p class=\"lead\">Only for the role ";
+    let why = "<fieldset disabled><p class=\"lead\">This form needs the role ";
     assert!(
         form.contains(why),
         "{action}: what is not allowed is not offered: {form}"

@@ -45,7 +45,7 @@ fn every_page_is_there_without_any_data() {
         log = tab.page(&further);
     }
     assert!(log.contains("No rows"), "{log}");
-    assert!(tab.page("/usage").contains("Nothing was spent") && tab.page("/usage").contains("Nothing was used"));
+    assert!(tab.page("/usage").contains("Nothing was spent") && tab.page("/usage").contains("There is no usage"));
     assert_eq!(tab.get("/log/export/jsonl").text(), "", "an export of nothing");
     assert_eq!(tab.get("/keys/key_nothing").status, 400);
     assert_eq!(tab.get("/keys/key_0000000000000000").status, 404);

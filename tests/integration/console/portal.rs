@@ -245,7 +245,7 @@ fn a_key_with_nothing_left_is_looked_at_and_not_changed() {
     for tab in [tab, expired] {
         let page = tab.page("/portal");
         assert!(
-            page.contains("used up or has expired") && !page.contains("/portal/rotate"),
+            page.contains("or the key has expired") && !page.contains("/portal/rotate"),
             "{page}"
         );
     }

@@ -136,7 +136,7 @@ fn what_a_bucket_is_asked_to_keep_and_does_when_nobody_waits_any_more_it_has_onc
             log_bucket::read_bucket(&python, kills.bucket.as_ref().unwrap())
         });
     }
-    assert!(kills.nodes[0].logs().contains("the sink lacks rows"));
+    assert!(kills.nodes[0].logs().contains("cannot hand over rows to the sink"));
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn what_is_reached_is_told_in_the_end_whatever_becomes_of_receiver_and_gateway()
     assert_eq!(messages(&receiver).len(), 3);
     let logs = weir.logs();
     assert!(
-        logs.contains("a key has reached a notified percentage of its quota") && logs.contains("has become low"),
+        logs.contains("a key has spent a configured percentage of its quota") && logs.contains("has become low"),
         "{logs}"
     );
     assert!(
@@ -201,7 +201,7 @@ fn two_nodes_tell_each_step_under_one_id() {
     let said = format!("{}{}", one.logs(), other.logs());
     let lines: BTreeSet<&str> = said
         .lines()
-        .filter(|line| line.contains("reached a notified percentage of its quota"))
+        .filter(|line| line.contains("spent a configured percentage of its quota"))
         .collect();
     assert_eq!(lines.len(), 2, "a line each, by one of the nodes: {lines:?}");
 }

@@ -261,7 +261,7 @@ fn as_much_state_may_be_named_as_the_setting_says() {
         assert_eq!(asked(references_max).status, 404, "{references_max}");
         let refused = asked(references_max + 1);
         assert_bad_request(Wire::Responses, &refused);
-        let said = format!("names more than {references_max} files, items and other things");
+        let said = format!("names more than {references_max} files, items and other objects");
         assert!(refused.text().contains(&said), "{}", refused.text());
     }
     assert_eq!(provider.connections(), 0);

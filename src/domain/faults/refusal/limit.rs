@@ -183,7 +183,7 @@ impl LimitRefusal {
                 "{} has reached its limit of {}. Try again when {} has ended.",
                 scope_subject(*scope),
                 with_noun(*limit, "concurrent request"),
-                if *limit == 1 { "it" } else { "one of them" }
+                if *limit == 1 { "that request" } else { "one of them" }
             ),
             Self::Rate {
                 scope,

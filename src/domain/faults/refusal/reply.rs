@@ -216,7 +216,7 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::KeyExpired => key_message(refusal),
         Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::OwnUsageLimited { wait } => format!(
-            "Too many requests for usage came from your network. Try again in {} seconds.",
+            "Your network has sent too many requests for usage. Try again in {} seconds.",
             whole_seconds(*wait)
         ),
         Refusal::TagsInvalid(fault) => format!("The `x-weir-tag` header cannot be used: {fault}."),
@@ -283,7 +283,7 @@ fn transfer_message(refusal: &Refusal) -> &'static str {
         Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.",
         Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.",
         Refusal::ExpectationUnknown => {
-            "The expect header has an unknown value. Send `Expect: 100-continue`, or no such header."
+            "The expect header has an unknown value. Send `Expect: 100-continue`, or leave the header out."
         }
         Refusal::HeadInvalid(fault) => fault.message(),
         Refusal::HeadTimeout => "The request's head did not arrive in time. Send the request again.",
@@ -361,7 +361,7 @@ fn model_message(refusal: &Refusal) -> String {
         }
         Refusal::NamedModelNotAllowed { model } => {
             format!(
-                "The body names the {} for the provider to run, and this API key may not use it. Leave it out, or name one \
+                "The body asks the provider to run the {}, which this API key may not use. Leave this model out, or name one \
                  that GET /v1/models lists.",
                 model_phrase(model)
             )

@@ -108,10 +108,10 @@ impl HeadFault {
             Self::Host => "The request needs exactly one host header with a host and an optional port.",
             Self::ContentLength => "The content-length is not one decimal number. Send it once.",
             Self::TransferEncoding => {
-                "The transfer-encoding is not `chunked` alone, or HTTP/1.0. Send it once, over HTTP/1.1."
+                "The transfer-encoding is not `chunked` alone, or was sent over HTTP/1.0. Send it once, over HTTP/1.1."
             }
             Self::TwoLengths => "The request has both content-length and transfer-encoding. Send one of them.",
-            Self::Upgrade => "The upgrade header names a protocol that is not supported. Leave it out.",
+            Self::Upgrade => "The upgrade header names a protocol that is not supported. Leave the header out.",
         }
     }
 

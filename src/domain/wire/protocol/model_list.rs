@@ -181,7 +181,7 @@ fn page_size(query: Option<&str>, name: &str, default: usize) -> Result<usize, S
 
 fn model_index(names: &[&str], name: &str, parameter: &str) -> Result<usize, String> {
     let found = names.iter().position(|found| *found == name);
-    found.ok_or_else(|| format!("`{parameter}` is not a model of this list"))
+    found.ok_or_else(|| format!("`{parameter}` does not name a model of this list"))
 }
 
 #[cfg(test)]

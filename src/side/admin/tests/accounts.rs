@@ -117,7 +117,7 @@ async fn what_an_account_cannot_be_is_said() {
         (
             "/v1/accounts/a/credit",
             json!({ "usd": "1", "reason": "x" }),
-            "`reason` is unknown here",
+            "`reason` is unknown",
         ),
         ("/v1/accounts/a/adjust", json!({ "usd": "1" }), "reason:"),
         (
@@ -137,7 +137,7 @@ async fn what_an_account_cannot_be_is_said() {
     }
     for (body, expected) in [
         (json!({}), "nothing to change"),
-        (json!({ "balance_usd": "5" }), "is unknown here"),
+        (json!({ "balance_usd": "5" }), "is unknown"),
     ] {
         let message = admin.refused(Method::PATCH, "/v1/accounts/a", Some(body)).await;
         assert!(message.contains(expected), "{message}");

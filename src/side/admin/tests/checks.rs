@@ -60,7 +60,7 @@ async fn a_query_for_nobody_or_for_no_time_is_told_so() {
     let told = admin
         .refused(Method::GET, "/v1/log?from=2026-02-01&until=2026-01-01", None)
         .await;
-    assert!(told.contains("must be after --from"), "{told}");
+    assert!(told.contains("must be after `from`"), "{told}");
     assert_eq!(admin.get("/v1/log?model=m-1").await["unknown_model"], json!(null));
     let unknown = admin.get("/v1/log?model=m-2").await["unknown_model"].clone();
     assert!(unknown.as_str().unwrap().contains("did you mean `m-1`?"));
@@ -103,8 +103,8 @@ async fn a_query_that_cannot_be_read_says_which_part_and_what_it_should_be() {
         ("/v1/log?hours=5000000000", "hours: `5000000000` is too large"),
         ("/v1/log?lines=yes", "lines: `yes` is neither true nor false"),
         ("/v1/keys?limit=1&limit=2", "limit: the field is given twice"),
-        ("/v1/keys?serach=x", "`serach` is unknown here: did you mean `search`?"),
-        ("/v1/accounts?x=1", "`x` is unknown here: the fields are after, limit"),
+        ("/v1/keys?serach=x", "`serach` is unknown: did you mean `search`?"),
+        ("/v1/accounts?x=1", "`x` is unknown: the fields are after, limit"),
         ("/v1/log/verify?account=a", "day: the field is missing"),
         ("/v1/log/export/jsonl?hours=x", "hours: `x` is not a whole number"),
     ] {

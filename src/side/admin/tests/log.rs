@@ -169,7 +169,7 @@ async fn the_newest_rows_come_first_page_by_page() {
     assert_eq!(ids, ["b5", "b3"]);
     let wrong = admin.refused(Method::GET, "/v1/log/newest?cursor=7.0..", None).await;
     assert!(
-        wrong.contains("cursor: the value is not a cursor of weir for this order"),
+        wrong.contains("cursor: the value is not a cursor for this order"),
         "{wrong}"
     );
 }

@@ -65,5 +65,5 @@ async fn the_audit_record_is_read_as_it_was_written() {
 async fn questions_without_fields_take_none() {
     let admin = Fixture::new().await;
     let refused = admin.refused(Method::GET, "/v1/models?x=1", None).await;
-    assert_eq!(refused, "field `x` is unknown here: no fields are expected");
+    assert_eq!(refused, "field `x` is unknown: no fields are expected");
 }

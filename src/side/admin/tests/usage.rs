@@ -153,7 +153,7 @@ async fn a_question_that_cannot_be_answered_says_why() {
         ("from=soon", "--from: give a date"),
         (
             "from=2026-11-20&until=2026-11-20",
-            "--until: the time must be after --from",
+            "--until: the time must be after `from`",
         ),
         ("account=none", "account `none` does not exist"),
         ("key=key_0000000000000001", "key key_0000000000000001 does not exist"),

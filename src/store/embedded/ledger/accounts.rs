@@ -356,8 +356,8 @@ impl AccountTable {
             if behind_days > 0 {
                 tracing::warn!(
                     behind_days,
-                    "retention of daily sums and hours advances one day at a time: weir was not running for days, or the clock \
-                     has jumped; check the clock, and if it is right, `weir store prune` removes all old days at once"
+                    "old daily sums and hours are removed only one day at a time, because weir was not running for days or the \
+                     clock has jumped: check the clock; if it is right, `weir store prune` removes all old days at once"
                 );
             }
         }

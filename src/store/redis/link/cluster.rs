@@ -203,7 +203,7 @@ impl Cluster {
             let is_there = matches!(map, Some(Ok(_)));
             if !is_there {
                 if map.is_none() {
-                    tracing::error!(reason, "cannot reach the redis cluster, still trying");
+                    tracing::error!(reason, "cannot reach the redis cluster; trying again");
                 }
                 *map = Some(Err(reason));
             }

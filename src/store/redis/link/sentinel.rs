@@ -207,7 +207,7 @@ impl Sentinels {
                     pauses.reset();
                     self.first.store(index, Ordering::Relaxed);
                     self.listen(connection, &told, lane).await;
-                    tracing::info!(%sentinel, "lost the connection to the redis sentinel, trying the next sentinel");
+                    tracing::info!(%sentinel, "lost the connection to the redis sentinel; trying the next sentinel");
                     break;
                 }
             }

@@ -46,7 +46,7 @@ impl MasterLane {
             let pause = match self.connect(finder).await {
                 Ok(opened) => {
                     let (server, number) = (opened.live.address.clone(), opened.live.number);
-                    tracing::info!(%server, again = is_away, "redis connected");
+                    tracing::info!(%server, again = is_away, "connected to redis");
                     is_away = false;
                     self.activate(opened);
                     let entered = clock::instant();
@@ -64,7 +64,7 @@ impl MasterLane {
                     let refused = self.is_still_refused(&reason);
                     // A refusal that an operator has to resolve is logged again when it changes.
                     if !is_away || (refused && logged != reason) {
-                        tracing::error!(reason, "cannot use redis, still trying");
+                        tracing::error!(reason, "cannot use redis; trying again");
                         logged.clone_from(&reason);
                     }
                     is_away = true;
@@ -198,7 +198,7 @@ impl MasterLane {
             return Some(LaneState::Down { reason });
         }
         if report.is_replica() && !finder.accepts_replicas() {
-            tracing::warn!(%server, "redis has become a replica, looking for the master");
+            tracing::warn!(%server, "redis has become a replica; looking for the master");
             return Some(LaneState::Connecting);
         }
         let before = self.status.lock().identity.replace(report.identity.clone());

@@ -70,7 +70,7 @@ fn a_limit_of_one_is_named_in_the_singular() {
         ),
         (
             concurrency(1),
-            "its limit of 1 concurrent request. Try again when it has ended.",
+            "its limit of 1 concurrent request. Try again when that request has ended.",
         ),
         (
             concurrency(2),

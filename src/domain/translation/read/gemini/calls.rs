@@ -18,8 +18,7 @@ use crate::domain::{
 /// member means a failure.
 const RESPONSE_MEMBERS: [(&str, bool); 3] = [("output", false), ("result", false), ("error", true)];
 /// The reason for refusing a result that belongs to no call.
-const NO_CALL: &str =
-    "there is no earlier call with this id, or with this name and without a result; send the call as well";
+const NO_CALL: &str = "no earlier call has this id, or has this name and still lacks a result; send the call as well";
 /// The reason for refusing a second result of a call.
 const SECOND_RESULT: &str = "the call of this result already has another result; send one result for each call";
 
@@ -209,7 +208,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         let content = match take_media(&mut part)? {
             Some(media) => BlockContent::Media(media),
             None => {
-                let reason = "needs `inlineData` or `fileData`; send a text in `response`";
+                let reason = "needs `inlineData` or `fileData`; send text in `response` instead";
                 return Err(Untranslatable::new(part.path(), reason));
             }
         };

@@ -245,7 +245,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
             )),
             (ToolChoice::Required | ToolChoice::Named(_), None) => Err(Untranslatable::new(
                 "toolConfig.functionCallingConfig.mode",
-                "forces a call, and the request offers no function; offer one or use `AUTO`",
+                "forces a call, but the request offers no function; offer one, or use `AUTO`",
             )),
         }
     }
