@@ -63,7 +63,7 @@ pub enum ChangePrecondition {
 pub enum KeyChangeError {
     /// The key is not at the version on which the change is based.
     #[error(
-        "key {id} has changed since version {from} and is at {now}: nothing was changed; `weir key show {id}` shows it"
+        "key {id} has changed since version {from} and now has version {now}: nothing was changed; `weir key show {id}` prints the present values"
     )]
     Stale {
         /// The id of the key.

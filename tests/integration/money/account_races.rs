@@ -119,7 +119,8 @@ fn a_change_from_a_version_that_is_no_more_changes_nothing() {
     let refused = update(&first, "200");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{said}");
-    let expected = format!("account `tests` has changed since version {first} and is at {second}: nothing was changed");
+    let expected =
+        format!("account `tests` has changed since version {first} and now has version {second}: nothing was changed");
     assert!(said.contains(&expected), "{said}");
     for verb in ["suspend", "resume"] {
         let done = weir.cli(&["account", verb, "tests", "--if-version", &first], &[]);

@@ -125,7 +125,8 @@ fn one_start_far_ahead_keeps_the_log() {
     weir.next_variable(OFFSET, &(200 * DAY_S).to_string());
     weir.kill_and_restart();
     wait_until("it to keep house", || {
-        weir.logs().contains("old daily sums and hours are removed only one day")
+        weir.logs()
+            .contains("old daily sums and hours are removed only one day")
     });
     weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();

@@ -126,7 +126,7 @@ fn a_change_from_another_version_or_text_is_refused() {
     assert_eq!(
         stale.to_string(),
         format!(
-            "key {id} has changed since version {from} and is at {now}: nothing was changed; `weir key show {id}` shows it"
+            "key {id} has changed since version {from} and now has version {now}: nothing was changed; `weir key show {id}` prints the present values"
         )
     );
     for from in [
