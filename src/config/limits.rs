@@ -261,7 +261,7 @@ settings! {
         /// How long a journal file is kept after the store has applied everything in it (the embedded store: after it has written
         /// everything to its own file). If the store was set back, for example by restoring a backup, it gets the contents of
         /// these files again. So make backups more often than this. If the clock jumps ahead, weir removes only the files of one
-        /// day at a time. If you lower this number, weir removes all files that are older at once.
+        /// day at a time. A lower number takes effect at once.
         keep("keep_days"): Duration = days(7, 1..=3650),
         /// Maximum time until a record is on disk. A power cut can lose the records of this time. If only the process ends,
         /// nothing is lost.
