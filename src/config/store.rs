@@ -123,7 +123,7 @@ pub(crate) enum RedisModeConfig {
     Standalone,
     /// A master and its replicas, watched by sentinels; `nodes` are the sentinels.
     Sentinel {
-        /// The name by which the sentinels know the master; never empty.
+        /// The sentinels' name for the master; never empty.
         master_name: String,
         /// The ACL user for the sentinels; `None` for the default user.
         username: Option<String>,

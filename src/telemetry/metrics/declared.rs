@@ -134,7 +134,7 @@ metrics! {
         credential_refused: CounterFamily<1> = "weir_provider_credential_refused_total" ["provider"];
         /// Credentials that are cooling down, because the provider limited or refused them.
         credentials_resting: GaugeFamily<1> = "weir_provider_credentials_cooling_down" ["provider"];
-        /// Backends of a provider that are not used for a while, because they failed several times in a row.
+        /// Backends of a provider that are skipped, because they failed several times in a row.
         backends_ejected: GaugeFamily<1> = "weir_provider_backends_ejected" ["provider"];
         /// Models for which a provider's circuit is open, because requests failed several times in a row.
         circuits_open: GaugeFamily<1> = "weir_provider_circuits_open" ["provider"];
