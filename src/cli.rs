@@ -74,7 +74,7 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run a gateway with a sample provider, to try weir. It needs no installation or configuration, and leaves no files behind
     Demo(DemoArgs),
-    /// Replace a running weir by a new process with the current program and configuration, without interruption
+    /// Replace a running weir with a new process that uses the current program and configuration, without interruption
     Upgrade(ClientArgs),
     /// Check the configuration and all provider files
     Check(CheckArgs),
