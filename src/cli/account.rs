@@ -64,8 +64,8 @@ pub struct AccountCreateArgs {
 /// The option with which a change of a balance takes effect only once.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OnceArgs {
-    /// An id of this change. Commands with the same id take effect only once, so a command whose result is unknown can be
-    /// repeated. weir remembers the last 1000 ids of an account [default: a new id]
+    /// An id of this change. If several commands have the same id, only the first takes effect, so a command whose result is
+    /// unknown can be repeated. weir remembers the last 1000 ids of an account [default: a new id]
     #[arg(long, value_name = "ID")]
     pub(crate) operation_id: Option<OperationId>,
 }
