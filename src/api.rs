@@ -176,7 +176,7 @@ pub(crate) enum AdminErrorCode {
     JournalUnavailable,
     /// The log backend is unreachable.
     LogHomeUnavailable,
-    /// A code that this version of weir does not have.
+    /// An error code that this version of weir does not know, from another version.
     #[serde(other)]
     Unknown,
 }

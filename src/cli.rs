@@ -72,9 +72,9 @@ pub(crate) struct CommandLine {
 pub enum Command {
     /// Run the gateway
     Serve(ServeArgs),
-    /// Run a gateway with a sample provider; nothing must be installed, and nothing is left behind
+    /// Run a gateway with a sample provider, to try weir. It needs no installation or configuration, and leaves no files behind
     Demo(DemoArgs),
-    /// Replace a running weir by a new process with the current program and configuration, without interruption
+    /// Replace a running weir with a new process that uses the current program and configuration, without interruption
     Upgrade(ClientArgs),
     /// Check the configuration and all provider files
     Check(CheckArgs),
@@ -95,24 +95,24 @@ pub enum Command {
     /// List the sign-ins of agents with a key, and end them
     #[command(subcommand)]
     SignIn(login::SignInCommand),
-    /// Sign in to a gateway, so that agents on this machine can use a token instead of a key
+    /// Sign this machine in to a gateway, so that agents on it can use a token instead of a key
     Login(login::LoginArgs),
-    /// Print a token for the gateway that this machine is signed in to, which agents can use instead of a key
+    /// Print a token that agents can send instead of a key to the gateway that this machine is signed in to
     Token(login::SignInFile),
-    /// End this machine's sign-in
+    /// End this machine's sign-in at the gateway
     Logout(login::SignInFile),
-    /// Open the operators' console, and list and end its sessions
+    /// Open the operators' console, and list and end sessions of the console and the portal
     #[command(subcommand)]
     Console(console::ConsoleCommand),
-    /// List the models that are served now
+    /// List the models that weir serves now
     Models(ClientArgs),
     /// Set up, back up and restore the store
     #[command(subcommand)]
     Store(store::StoreCommand),
-    /// Show what provider files do
+    /// Show how provider files change requests and answers
     #[command(subcommand)]
     Rules(rules::RulesCommand),
-    /// Run a scripted provider with all protocols, for tests and benchmarks
+    /// Run a sample provider that speaks all protocols, for tests and benchmarks
     SampleProvider(SampleProviderArgs),
     /// Write man pages and shell completions
     Manual(ManualArgs),
@@ -124,7 +124,8 @@ pub struct ServeArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
-    /// A file that is written once all listeners are open. It contains JSON with the addresses of gateway, ops and admin
+    /// A file to write when all listeners are open. It contains JSON with the addresses of the gateway, the ops listener and the
+    /// admin API
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
     /// Take over from the running weir at the other end of standard input
@@ -135,7 +136,7 @@ pub struct ServeArgs {
 /// The arguments of `weir demo`.
 #[derive(Args, Debug)]
 pub struct DemoArgs {
-    /// The address for clients; port 0 takes a free one
+    /// The address for clients. With port 0, the system chooses a free port
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080", value_parser = listen_address)]
     pub listen: SocketAddr,
     /// Print one line of JSON when the gateway is ready, for scripts
@@ -153,7 +154,7 @@ pub struct CheckArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
-    /// Also connect to the store, and report rights and settings that are missing there
+    /// Also connect to the store, and report missing rights and wrong settings there
     #[arg(long)]
     pub store: bool,
     /// Print JSON, for scripts
@@ -380,14 +381,15 @@ pub struct QuotaArgs {
     /// The amount in USD that the key may spend per period, or unlimited
     #[arg(long, value_name = "D|unlimited", allow_negative_numbers = true, value_parser = quota)]
     pub(crate) quota_usd: Option<OrNone<Usd>>,
-    /// How often the quota is reset, at 00:00 UTC; weeks begin on Monday
+    /// How often the quota is reset, always at 00:00 UTC. Weeks begin on Monday
     #[arg(long, value_name = "none|daily|weekly|monthly",
         value_parser = one_of::<QuotaReset>(&["none", "daily", "weekly", "monthly"]))]
     pub(crate) reset: Option<QuotaReset>,
-    /// What happens to a running answer when the quota or the balance is used up: finish lets it finish, cut ends it
+    /// What weir does with a running answer when the quota or the balance is used up: finish completes the answer, cut ends it
     #[arg(long, value_name = "finish|cut", value_parser = one_of::<OnExhausted>(&["finish", "cut"]))]
     pub(crate) on_exhausted: Option<OnExhausted>,
-    /// How many times the quota (without a quota, the balance) an answer that may finish can cost before it is cut; 2 unless set
+    /// The maximum cost of an answer with `--on-exhausted finish`, as a multiple of the quota (without a quota, of the balance),
+    /// or none. weir cuts an answer that exceeds it. 2 if never set
     #[arg(long, value_name = "N|none", value_parser = or_none::<FactorInput>)]
     pub(crate) finish_factor: Option<OrNone<FactorInput>>,
     #[command(flatten)]
@@ -402,8 +404,8 @@ fn quota(text: &str) -> Result<OrNone<Usd>, String> {
 /// The option that says when notices are sent.
 #[derive(Args, Clone, Debug, Default)]
 pub struct NotifyArgs {
-    /// The percentages of a key's quota at which a notice is sent, separated by commas: any of 50, 75, 80, 90, 95 and 100; none
-    /// for no notices; default for the account's list or else the configuration's
+    /// The percentages of a key's quota at which weir sends a notice, separated by commas: any of 50, 75, 80, 90, 95 and 100.
+    /// `none` sends no notices. `default` uses the account's list, or otherwise the list in the configuration
     #[arg(long, value_name = "LIST|none|default", value_parser = notify)]
     pub(crate) notify: Option<OrNone<Percents>>,
 }
@@ -455,7 +457,7 @@ impl OverlapArg {
 /// The option that makes a change conditional.
 #[derive(Args, Clone, Debug, Default)]
 pub struct IfVersion {
-    /// Make the change only if the object still has this version, which commands that show the object print
+    /// Make the change only if the key or account still has this version, which `show` prints
     #[arg(long, value_name = "V")]
     pub if_version: Option<Version>,
 }
@@ -467,10 +469,10 @@ pub struct IdArgs<T = String>
 where
     T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Send + Sync + 'static,
 {
-    /// The id, as the list command prints it
+    /// The id, which `list` prints
     #[arg(value_name = "ID", value_parser = T::from_str)]
     positional: Option<T>,
-    /// The id, as an option
+    /// The id, as an option instead of an argument
     #[arg(long = "id", value_name = "ID", value_parser = T::from_str)]
     option: Option<T>,
 }

@@ -80,12 +80,12 @@ settings! {
         /// Grace while the store is unreachable, and the queue of requests that wait for money held by running requests.
         money: MoneyConfig = table(),
         /// With a Redis store, a key with many requests gets a lease: budget that Redis reserves for this node, and a share of
-        /// the rates and slots of key and account. From it, the node admits the key's requests without a call of Redis. Near a
-        /// limit, the node calls Redis for each request (docs/money.md, Leases). With the embedded store, this section has no
-        /// effect.
+        /// the rate and concurrency limits of the key and its account. From the lease, the node admits the key's requests without
+        /// a call to Redis. Near a limit, the node calls Redis for each request (docs/money.md, Leases). With the embedded store,
+        /// this section has no effect.
         leases: LeasesConfig = table().restart(),
-        /// Notices before the money runs out: one when a key has spent a certain percentage of its quota, once per period over
-        /// all nodes, and one when a charge has brought an account to its low balance. Each notice is logged.
+        /// Notices before money runs out: when a key has spent a certain percentage of its quota (once per period, for all nodes
+        /// together), and when a charge has brought an account down to its low balance. Each notice is logged.
         notices: NoticesConfig = table().restart(),
         /// This node's journal of requests and charges.
         journal: JournalConfig = table().restart(),
@@ -114,8 +114,8 @@ settings! {
     /// The section `[rules]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct RulesConfig {
-        /// Whether to use the provider files inside the binary (lua-free-rules/*.toml). If you use none of them, `false` also
-        /// ends the warning about those without a secret.
+        /// Whether to use the provider files that are built into the binary (lua-free-rules/*.toml). If you use none of them,
+        /// `false` also stops the warning about providers without a secret.
         shipped: bool = flag(true),
         /// A folder with additional *.toml files. A file with the name of a built-in one replaces it.
         folder: Option<PathBuf> = path().optional("rules"),
@@ -126,7 +126,7 @@ settings! {
     /// The section `[prices]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct PricesConfig {
-        /// Whether to use the price list that is built into the binary (conf/prices.toml, which explains the format).
+        /// Whether to use the price list that is built into the binary. conf/prices.toml is its source, and explains the format.
         shipped: bool = flag(true),
         /// The file of an additional price list. Its entries replace those with the same name and provider. Reloaded when it
         /// changes.

@@ -54,35 +54,35 @@ use clap::{Parser, ValueEnum};
 
 use crate::{bare::BareArgs, chart::Panel};
 
-/// The allocator of the weir binary, for the bare proxy to have the same.
+/// The allocator of the weir binary. The bare proxy must use the same one.
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures how costs grow.
+/// Measures how costs grow with the number of nodes, streams and keys.
 #[derive(Parser)]
 #[command(name = "growth")]
 struct Options {
-    /// A few seconds with little of everything, to see that it works; the numbers mean nothing
+    /// Measure for a few seconds with little load, to check that the bench works. The numbers have no meaning
     #[arg(long)]
     quick: bool,
-    /// Only these parts
+    /// Measure only these parts, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     only: Vec<Part>,
-    /// Most keys
+    /// The maximum number of keys
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     keys: usize,
-    /// Draw each part to `growth-PART.svg` in this folder
+    /// Draw a chart of each part in the file `growth-PART.svg` in this folder
     #[arg(long, value_name = "FOLDER")]
     svg: Option<PathBuf>,
-    /// Passed by cargo bench
+    /// An option that cargo bench passes. Without it and without --quick, the bench measures nothing
     #[arg(long, hide = true)]
     bench: bool,
-    /// Passed by cargo bench: run only when this is part of the bench's name
+    /// A filter that cargo bench passes: run only if the bench's name contains this text
     #[arg(hide = true)]
     filter: Option<String>,
 }
 
-/// What grows.
+/// The quantity that grows.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Nodes at one Redis
@@ -93,14 +93,14 @@ enum Part {
     Keys,
 }
 
-/// How much of everything.
+/// The amount of load in each part.
 pub(crate) struct Scale {
     /// How long each load lasts, and how long it runs before that.
     pub(crate) length: Duration,
     pub(crate) warm: Duration,
     /// Open streams.
     pub(crate) streams: Vec<usize>,
-    /// Numbers of keys, a store for each.
+    /// The numbers of keys. Each has a store of its own.
     pub(crate) keys: Vec<usize>,
 }
 
@@ -170,7 +170,7 @@ async fn measure(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the drawing of a part, where one is wanted.
+/// Writes the chart of a part, if charts are requested.
 fn draw(options: &Options, part: &str, title: &str, panels: &[Panel]) -> Result<(), String> {
     let Some(folder) = &options.svg else { return Ok(()) };
     let file = folder.join(format!("growth-{part}.svg"));

@@ -53,7 +53,7 @@ use clap::Parser;
 
 use crate::{bare::BareArgs, machine::Machine};
 
-/// The allocator of the weir binary, for the bare proxy to have the same.
+/// The allocator of the weir binary. The bare proxy must use the same one.
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -61,25 +61,25 @@ static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 #[command(name = "instructions")]
 struct Options {
-    /// Few requests of each kind, to see that everything works; the numbers mean little
+    /// Send few requests of each kind, to check that the bench works. The numbers are not meaningful
     #[arg(long)]
     quick: bool,
-    /// Exit with 1 if something costs 3 % more instructions than was saved, or a stream 15 % more
+    /// Exit with 1 if a load needs at least 3 % more instructions than saved by --save (a stream: 15 % more)
     #[arg(long, conflicts_with_all = ["save", "quick"])]
     check: bool,
-    /// Save the numbers for later checks
+    /// Save the numbers for later runs with --check
     #[arg(long, conflicts_with = "quick")]
     save: bool,
-    /// Only loads with this in their name
+    /// Measure only loads whose name contains this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
     /// Keep callgrind's files in this folder
     #[arg(long, value_name = "FOLDER")]
     keep: Option<std::path::PathBuf>,
-    /// Passed by cargo bench
+    /// An option that cargo bench passes. Without it and without --quick, the bench measures nothing
     #[arg(long, hide = true)]
     bench: bool,
-    /// Passed by cargo bench: run only when this is part of the bench's name
+    /// A filter that cargo bench passes: run only if the bench's name contains this text
     #[arg(hide = true)]
     filter: Option<String>,
 }

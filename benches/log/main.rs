@@ -49,13 +49,13 @@ const ASKED: usize = 5;
 
 #[derive(Parser)]
 struct Args {
-    /// How many rows there are
+    /// The number of rows
     #[arg(long, default_value_t = 100_000)]
     rows: u64,
-    /// Over how many days, until now
+    /// The number of days, ending now, over which the rows are spread
     #[arg(long, default_value_t = 3)]
     days: i64,
-    /// What cargo passes to every bench
+    /// An option that cargo bench passes. It has no effect
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -1,72 +1,73 @@
-//! What the command line asks for, and how much of everything that means.
+//! The options of the bench, and the amount of load that they select.
 
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-/// Measures weir beside a bare Pingora proxy.
+/// Measures weir and a bare Pingora proxy, and compares them.
 #[derive(Parser)]
 #[command(name = "passthrough")]
 pub(crate) struct Options {
-    /// A few seconds with little load, to see that everything works; the numbers mean nothing
+    /// Measure for a few seconds with little load, to check that the bench works. The numbers have no meaning
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Rounds; each measures every proxy once, in alternating order [default: 7, with --quick 1]
+    /// The number of rounds. Each round measures every proxy once, in alternating order [default: 7, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) rounds: Option<u16>,
-    /// Beside LiteLLM and Portkey instead of nginx and HAProxy, fewer requests, and of the phases unary, ten-chunks, paced and
-    /// memory. pip and npm install them below the target folder. What they do and do not do is printed as well [default: 3 rounds]
+    /// Compare weir with LiteLLM and Portkey instead of nginx and HAProxy, with fewer requests, and only in the phases unary,
+    /// ten-chunks, paced and memory. pip and npm install both gateways in the target folder. The bench also prints which
+    /// functions they have [default: 3 rounds]
     #[arg(long)]
     pub(crate) gateways: bool,
-    /// Only these phases
+    /// Measure only these phases, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     phases: Vec<Phase>,
-    /// Leave out weir with the Redis store even when redis-server is installed
+    /// Do not measure weir with the Redis store, even if redis-server is installed
     #[arg(long)]
     pub(crate) no_redis: bool,
-    /// Fail instead of leaving out weir with the Redis store when redis-server is missing
+    /// Fail if redis-server is missing, instead of not measuring weir with the Redis store
     #[arg(long, conflicts_with = "no_redis")]
     pub(crate) need_redis: bool,
-    /// Write all numbers of all rounds to this file
+    /// Write all numbers of all rounds to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Passed by cargo bench
+    /// An option that cargo bench passes. Without it and without --quick, the bench measures nothing
     #[arg(long, hide = true)]
     bench: bool,
-    /// Passed by cargo bench: run only when this is part of the bench's name
+    /// A filter that cargo bench passes: run only if the bench's name contains this text
     #[arg(hide = true)]
     filter: Option<String>,
 }
 
-/// A part of the bench.
+/// The parts of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Phase {
-    /// Small answers in one piece, one at a time and many at a time
+    /// Small non-streaming answers, one at a time and many at a time
     Unary,
-    /// Bodies of 1 MB with small answers
+    /// Request bodies of 1 MB with small answers
     Large,
-    /// Short streams, each chunk by itself
+    /// Short streams of ten chunks, each sent separately
     TenChunks,
     /// Time to the first byte of a streamed answer, one at a time
     FirstByte,
-    /// Delays of first bytes and of chunks, at rates far below what a proxy can bear
+    /// Delays of first bytes and of chunks, at rates far below a proxy's capacity
     Delays,
-    /// Many streams at the pace of a model
+    /// Many streams at the speed of a model
     Paced,
-    /// Streams as fast as they go
+    /// Streams at the maximum speed
     Unpaced,
     /// Small requests, streams and larger bodies at a steady rate
     Mixture,
-    /// Many open streams that talk slowly
+    /// Many open streams with few chunks per second
     Open,
-    /// One worker on a core of its own: what a chunk costs by thread, among few streams and among many
+    /// A worker on a core of its own: the CPU time of a chunk by thread, with few streams and with many
     Pinned,
     /// Many open streams that are silent
     Memory,
 }
 
 impl Phase {
-    /// As the options have it.
+    /// Returns the name of the phase on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Unary => "unary",
@@ -84,129 +85,129 @@ impl Phase {
     }
 }
 
-/// What is measured beside other gateways.
+/// The phases that are measured in comparison with other gateways.
 const GATEWAYS_PHASES: [Phase; 4] = [Phase::Unary, Phase::TenChunks, Phase::Paced, Phase::Memory];
 
-/// How much of everything.
+/// The amount of load in each phase.
 pub(crate) struct Scale {
-    /// Rounds of every phase.
+    /// The number of rounds of every phase.
     pub(crate) rounds: usize,
-    /// Whether a round comes before those that are measured, for programs that are compiled while they run.
+    /// Whether an unmeasured round comes first, for programs that are compiled while they run.
     pub(crate) is_warmed_up: bool,
-    /// Deltas of a small answer.
+    /// The number of deltas of a small answer.
     pub(crate) small_deltas: usize,
-    /// Requests of one connection, one after the other.
+    /// The number of requests on a single connection, one after the other.
     pub(crate) unary_single: usize,
-    /// Connections and requests of each.
+    /// The number of connections, and of requests on each.
     pub(crate) unary_many: (usize, usize),
-    /// Connections and requests of each, with large bodies.
+    /// The number of connections, and of requests with large bodies on each.
     pub(crate) large: (usize, usize),
-    /// The text in a large body, in bytes.
+    /// The length of the text in a large body, in bytes.
     pub(crate) large_bytes: usize,
     /// Short streams.
     pub(crate) ten_chunks: Streams,
-    /// Samples of each proxy per round.
+    /// The number of samples of each proxy per round.
     pub(crate) first_bytes: usize,
     /// Streams whose delays are measured.
     pub(crate) delayed: Delayed,
-    /// How many of those there are a second.
+    /// The rates of these streams, per second.
     pub(crate) delayed_rates: Vec<u32>,
     /// Paced streams.
     pub(crate) paced: Streams,
     /// Unpaced streams.
     pub(crate) unpaced: Streams,
-    /// Requests of several kinds at set times.
+    /// Requests of several kinds, sent at fixed times.
     pub(crate) mixture: Mixture,
     /// Many open streams.
     pub(crate) open: Open,
-    /// Streams at a proxy on a core of its own: few of them, and many.
+    /// Streams at a proxy on a core of its own: few streams, and many streams.
     pub(crate) pinned: [Open; 2],
-    /// Silent streams held open.
+    /// The number of silent streams that are held open.
     pub(crate) open_streams: usize,
-    /// How long those are silent, in milliseconds: longer than it takes to open them.
+    /// How long these streams are silent, in milliseconds. This is longer than it takes to open them.
     pub(crate) silence_ms: u64,
-    /// Rounds of the memory phase, each with fresh processes.
+    /// The number of rounds of the memory phase, each with new processes.
     pub(crate) memory_rounds: usize,
 }
 
-/// Streams at set times.
+/// Streams that begin at fixed times.
 #[derive(Clone, Copy)]
 pub(crate) struct Delayed {
-    /// Streams of each round.
+    /// The number of streams in each round.
     pub(crate) requests: usize,
-    /// Deltas of each.
+    /// The number of deltas of each stream.
     pub(crate) deltas: usize,
-    /// Between two deltas, in milliseconds.
+    /// The pause between two deltas, in milliseconds.
     pub(crate) gap_ms: u64,
 }
 
-/// What one stream says.
+/// The content of one stream.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
-    /// Its deltas.
+    /// The number of deltas.
     pub(crate) deltas: usize,
-    /// Between two deltas, in milliseconds.
+    /// The pause between two deltas, in milliseconds.
     pub(crate) gap_ms: u64,
 }
 
-/// Requests of several kinds at set times.
+/// Requests of several kinds, sent at fixed times.
 #[derive(Clone, Copy)]
 pub(crate) struct Mixture {
-    /// How many of them a second.
+    /// The number of requests per second.
     pub(crate) rate: u32,
-    /// Of each round.
+    /// The number of requests in each round.
     pub(crate) requests: usize,
     /// Short streams.
     pub(crate) short: Pace,
-    /// Longer ones.
+    /// Longer streams.
     pub(crate) paced: Pace,
-    /// The text in a larger body, in bytes.
+    /// The length of the text in a larger body, in bytes.
     pub(crate) body_bytes: usize,
 }
 
-/// Many streams that are open at once.
+/// Many streams that are open at the same time.
 #[derive(Clone, Copy)]
 pub(crate) struct Open {
-    /// How many.
+    /// The number of streams.
     pub(crate) streams: usize,
-    /// Deltas of each: enough for as long as it takes to open all, and to measure.
+    /// The number of deltas of each stream. The streams last until all are open and the measurement has ended.
     pub(crate) deltas: usize,
-    /// Between two deltas, in milliseconds.
+    /// The pause between two deltas, in milliseconds.
     pub(crate) gap_ms: u64,
-    /// How long is measured, in milliseconds.
+    /// The duration of the measurement, in milliseconds.
     pub(crate) length_ms: u64,
-    /// How often: each takes long.
+    /// The number of rounds, which is small because each round takes long.
     pub(crate) rounds: usize,
 }
 
 /// A load of streams.
 #[derive(Clone, Copy)]
 pub(crate) struct Streams {
-    /// Open at once.
+    /// The number of streams that are open at the same time.
     pub(crate) at_once: usize,
-    /// Streams on each connection, one after the other.
+    /// The number of streams on each connection, one after the other.
     pub(crate) repeats: usize,
-    /// Deltas of each.
+    /// The number of deltas of each stream.
     pub(crate) deltas: usize,
-    /// Between two deltas, in milliseconds.
+    /// The pause between two deltas, in milliseconds.
     pub(crate) gap_ms: u64,
 }
 
 impl Options {
-    /// Whether the filter of `cargo bench FILTER` means this bench.
+    /// Whether the filter of `cargo bench FILTER` selects this bench.
     pub(crate) fn is_selected(&self) -> bool {
         self.filter
             .as_deref()
             .is_none_or(|filter| "passthrough".contains(filter))
     }
 
-    /// Whether the phase is to be measured.
+    /// Whether the options select the phase.
     pub(crate) fn wants(&self, phase: Phase) -> bool {
         let is_chosen = self.phases.is_empty() || self.phases.contains(&phase);
         is_chosen && (!self.gateways || GATEWAYS_PHASES.contains(&phase))
     }
 
-    /// How much of everything.
+    /// The amount of load in each phase.
     pub(crate) fn scale(&self) -> Scale {
         let rounds = |default: usize| self.rounds.map_or(default, usize::from);
         let scale = match (self.quick, self.gateways) {
@@ -216,7 +217,7 @@ impl Options {
         };
         Scale {
             is_warmed_up: self.gateways,
-            // They may take long to open the streams; after 15 s LiteLLM says something of its own.
+            // Other gateways may take long to open the streams. After 15 s, LiteLLM sends an event of its own.
             silence_ms: if self.gateways { 12_000 } else { scale.silence_ms },
             ..scale
         }
@@ -224,7 +225,7 @@ impl Options {
 }
 
 impl Scale {
-    /// Of what is measured there, fewer requests: they may take a hundred times as long.
+    /// The load for the comparison with other gateways. It has fewer requests, because they may take a hundred times as long.
     fn beside_gateways(rounds: usize) -> Self {
         let full = Self::full(rounds);
         Self {
@@ -303,7 +304,7 @@ impl Scale {
         }
     }
 
-    /// The same rate of chunks from few streams and from many.
+    /// The same rate of chunks, once from few streams and once from many.
     fn pinned(rounds: usize) -> [Open; 2] {
         [(40, 350, 20), (2_000, 18, 1_000)].map(|(streams, deltas, gap_ms)| Open {
             streams,
@@ -314,7 +315,7 @@ impl Scale {
         })
     }
 
-    /// A little of everything.
+    /// A small load in every phase.
     fn quick(rounds: usize) -> Self {
         Self {
             rounds,

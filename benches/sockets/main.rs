@@ -60,32 +60,32 @@ use clap::{Parser, ValueEnum};
 
 use crate::{flood::FloodScale, host::Host, idle::IdleScale, turns::TurnScale};
 
-/// The allocator of the weir binary, for the client's costs to be alike.
+/// The allocator of the weir binary. The client uses the same one, so that its costs are comparable.
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures Responses over WebSocket beside POST.
+/// Measures Responses over WebSocket, and compares them with POST.
 #[derive(Parser)]
 #[command(name = "sockets")]
 struct Options {
-    /// A few seconds with little load, to see that everything works; the numbers mean nothing
+    /// Measure for a few seconds with little load, to check that the bench works. The numbers have no meaning
     #[arg(long)]
     quick: bool,
-    /// Rounds [default: 5, with --quick 1]; idle sockets and many turns at once have at most 3, each with new processes
+    /// The number of rounds. The parts idle and flood have at most 3, each with new processes [default: 5, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
-    /// Only these parts
+    /// Measure only these parts, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     only: Vec<Part>,
-    /// Passed by cargo bench
+    /// An option that cargo bench passes. Without it and without --quick, the bench measures nothing
     #[arg(long, hide = true)]
     bench: bool,
-    /// Passed by cargo bench: run only when this is part of the bench's name
+    /// A filter that cargo bench passes: run only if the bench's name contains this text
     #[arg(hide = true)]
     filter: Option<String>,
 }
 
-/// A part of the bench.
+/// The parts of the bench.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// A turn and its events

@@ -69,35 +69,35 @@ use crate::{
     row::Subject,
 };
 
-/// The allocator of the weir binary, for translation in this process to have the same.
+/// The allocator of the weir binary. Translation in this process must use the same one.
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Bytes of text in a delta: about three tokens.
+/// The length of the text in a delta, in bytes: about three tokens.
 const DELTA_BYTES: usize = 12;
 
-/// Measures translation beside weir's native road.
+/// Measures translated requests, and compares them with requests that weir passes on untranslated.
 #[derive(Parser)]
 #[command(name = "translation")]
 struct Options {
-    /// A few seconds with little load, to see that everything works; the numbers mean nothing
+    /// Measure for a few seconds with little load, to check that the bench works. The numbers have no meaning
     #[arg(long)]
     quick: bool,
-    /// Rounds; each measures every road once, in another order [default: 5, with --quick 1]
+    /// The number of rounds. Each round measures every way of a request once, in a different order [default: 5, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
-    /// Only these parts
+    /// Measure only these parts, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     only: Vec<Part>,
-    /// Passed by cargo bench
+    /// An option that cargo bench passes. Without it and without --quick, the bench measures nothing
     #[arg(long, hide = true)]
     bench: bool,
-    /// Passed by cargo bench: run only when this is part of the bench's name
+    /// A filter that cargo bench passes: run only if the bench's name contains this text
     #[arg(hide = true)]
     filter: Option<String>,
 }
 
-/// A part of the bench.
+/// The parts of the bench.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Time to the first byte of a stream
@@ -110,17 +110,17 @@ enum Part {
     Memory,
 }
 
-/// How much of everything.
+/// The amount of load in each part.
 struct Scale {
     rounds: usize,
-    /// Requests of each road per round, for the first byte.
+    /// The number of requests of each way per round, for the first byte.
     first_bytes: usize,
     loads: [ChunkLoad; 2],
     alone: AloneScale,
     memory: MemoryScale,
 }
 
-/// Answers of so many deltas with this pause between them.
+/// The number of deltas of an answer, and the pause between them.
 const fn script(deltas: usize, gap_ms: u64) -> HostScript {
     HostScript {
         deltas,

@@ -1,4 +1,4 @@
-//! weir beside a service of one's own, in one Pingora server: `plugin PINGORA.yaml WEIR.toml LISTEN`.
+//! A Pingora server with weir and a service of its own: `plugin PINGORA.yaml WEIR.toml LISTEN`.
 
 use std::{error::Error, io};
 
@@ -12,10 +12,11 @@ use pingora::{
 };
 use weir::{Node, Services};
 
-/// What the log shows. Some libraries quote what clients and providers send; weir says the same without quoting them.
+/// The log filter. Messages of some libraries are off, because they quote what clients and providers send. weir logs the same
+/// events without quoting.
 const SHOWN: &str = "info,pingora_proxy=off,pingora_load_balancing=off,pingora_core::apps=off,rustls=off";
 
-/// The service beside weir: it greets, and shows weir's metrics.
+/// The server's own service, which greets and shows weir's metrics.
 struct Greeting {
     weir: Node,
 }
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(pingora), Some(weir), Some(listen)) = (arguments.next(), arguments.next(), arguments.next()) else {
         return Err("usage: plugin PINGORA.yaml WEIR.toml LISTEN".into());
     };
-    // The log is the process's: weir has events of `tracing`, Pingora records of `log`, and both come out here.
+    // The process owns the log. weir emits events of `tracing`, and Pingora emits records of `log`. This writes both.
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_env_filter(SHOWN)
@@ -63,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     greeting.add_tcp(&listen);
     server.add_service(greeting);
 
-    // The signals are Pingora's here: SIGTERM ends both when the grace period is over.
+    // Pingora handles the signals: after SIGTERM, it ends weir and the service when the grace period is over.
     server.run(RunArgs::default());
     weir.finish();
     Ok(())

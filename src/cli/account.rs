@@ -23,7 +23,7 @@ const PAGE: u64 = 500;
 /// The subcommands of `weir account`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum AccountCommand {
-    /// Create an account; without a balance none of its requests is served
+    /// Create an account. Without a balance, all its requests are refused
     Create(AccountCreateArgs),
     /// Add money to an account
     Credit(CreditArgs),
@@ -31,9 +31,9 @@ pub enum AccountCommand {
     Adjust(AdjustArgs),
     /// Change an account's limits
     Update(AccountUpdateArgs),
-    /// Suspend an account: further requests of its keys are refused, running ones continue
+    /// Suspend an account: weir refuses further requests of its keys. Running requests continue
     Suspend(StateArgs),
-    /// Resume a suspended account: requests of its keys are served again
+    /// Resume a suspended account: weir serves requests of its keys again
     Resume(StateArgs),
     /// List the accounts
     List(ClientArgs),
@@ -64,8 +64,8 @@ pub struct AccountCreateArgs {
 /// The option with which a change of a balance takes effect only once.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OnceArgs {
-    /// An id with which the change takes effect only once, however often the command is run; an account remembers its last 1000
-    /// ids [default: a new id]
+    /// An id of this change. If several commands have the same id, only the first takes effect, so a command whose result is
+    /// unknown can be repeated. weir remembers the last 1000 ids of an account [default: a new id]
     #[arg(long, value_name = "ID")]
     pub(crate) operation_id: Option<OperationId>,
 }
@@ -81,10 +81,10 @@ impl OnceArgs {
 /// The options for the limits of an account.
 #[derive(Args, Clone, Debug)]
 pub struct LimitArgs {
-    /// The balance in USD at or below which the account is reported as low, or none
+    /// The balance in USD at or below which weir reports the account's balance as low, or none
     #[arg(long, value_name = "D|none", allow_negative_numbers = true, value_parser = or_none::<Usd>)]
     pub(crate) low_balance_usd: Option<OrNone<Usd>>,
-    /// Which state at providers (responses, files, containers) requests of the account may name: only the account's own, or any
+    /// The state at providers (responses, files, containers) that the account's requests may name: only the account's own, or any
     #[arg(long, value_name = "own|any", value_parser = one_of::<ProviderState>(&["own", "any"]))]
     pub(crate) provider_state: Option<ProviderState>,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::{
 /// The subcommands of `weir console`.
 #[derive(Debug, Subcommand)]
 pub enum ConsoleCommand {
-    /// Print a link that opens one session in a browser; the link must be opened within 60 seconds
+    /// Print a link that opens one session in a browser. The link is valid for 60 seconds
     Open(OpenArgs),
     /// List the sessions of users of the console and the portal, or end some of them
     Sessions(SessionsArgs),
@@ -22,10 +22,10 @@ pub enum ConsoleCommand {
 /// The arguments of `weir console sessions`.
 #[derive(Args, Debug)]
 pub struct SessionsArgs {
-    /// End the session with this id at all nodes; the list shows the ids
+    /// End the session with this id at all nodes. Without this option, the command lists the sessions with their ids
     #[arg(long, value_name = "ID")]
     pub end: Option<String>,
-    /// End all sessions
+    /// End all sessions at all nodes
     #[arg(long, conflicts_with = "end")]
     pub end_all: bool,
     /// The options for calling a running weir.
@@ -36,7 +36,7 @@ pub struct SessionsArgs {
 /// The arguments of `weir console open`.
 #[derive(Args, Debug)]
 pub struct OpenArgs {
-    /// The role of the session, which decides what can be changed
+    /// The role of the session, which determines what the user can change
     #[arg(long, value_enum, default_value_t = Role::Owner)]
     pub(crate) role: Role,
     /// The options for calling a running weir.

@@ -37,11 +37,11 @@ pub enum KeyCommand {
     Show(OneKeyArgs),
     /// Change a key
     Update(KeyUpdateArgs),
-    /// Give a key a new secret; the old one remains valid for a day, or for --overlap
+    /// Give a key a new secret. The old secret remains valid for a day, or for the time in --overlap
     Rotate(RotateArgs),
-    /// End the old secret of a rotated key now
+    /// Invalidate the old secret of a rotated key now
     EndOverlap(ChangeArgs),
-    /// Revoke a key for good, and retain its record
+    /// Revoke a key permanently, but keep its record
     Revoke(ChangeArgs),
     /// Delete a key and its record
     Delete(ChangeArgs),
@@ -62,10 +62,10 @@ pub struct KeyCreateArgs {
     /// The models that the key may use, separated by commas, or all
     #[arg(long, value_name = "LIST|all", default_value = "all", value_parser = or_all)]
     pub(crate) models: OrNone<ModelNames>,
-    /// An id with which only one key is created, however often the command is run; a repetition fails and names that key
+    /// An id of this command. Commands with the same id create only one key: a repetition fails, and names the key that exists
     #[arg(long, value_name = "ID")]
     pub(crate) operation_id: Option<OperationId>,
-    /// Print only the secret, as for `WEIR_KEY=$(weir key create ...)`
+    /// Print only the secret, for example for `WEIR_KEY=$(weir key create ...)`
     #[arg(long, conflicts_with = "json")]
     pub only_key: bool,
     #[command(flatten)]
@@ -91,7 +91,7 @@ pub struct ListArgs {
     /// List only keys used since this time: an RFC 3339 time, or a date (its first moment in UTC)
     #[arg(long, value_name = "TIME")]
     pub(crate) used_since: Option<Moment>,
-    /// List only keys that are older than this time and were not used since
+    /// List only keys that were created before this time and have not been used since
     #[arg(long, value_name = "TIME")]
     pub(crate) unused_since: Option<Moment>,
     /// List only keys that have expired or expire before this time
@@ -152,10 +152,11 @@ pub struct RotateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub(crate) named: IdArgs<KeyId>,
-    /// How long the old secret remains valid, such as 24h, 30m or 7d; 24h unless set, at most 30d; 0 ends it at once
+    /// How long the old secret remains valid, such as 30m, 24h or 7d; at most 30d. With 0, it becomes invalid at once [default:
+    /// 24h]
     #[arg(long, value_name = "DURATION", value_parser = OverlapArg::parse)]
     pub overlap: Option<OverlapArg>,
-    /// Print only the new secret, as for `WEIR_KEY=$(weir key rotate ...)`
+    /// Print only the new secret, for example for `WEIR_KEY=$(weir key rotate ...)`
     #[arg(long, conflicts_with = "json")]
     pub only_key: bool,
     #[command(flatten)]

@@ -41,7 +41,7 @@ const QUERY_HOURS: u32 = 24;
 /// The subcommands of `weir log`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogSubcommand {
-    /// Create the schema of the log's database and grant rights on it; works without a running weir
+    /// Create the schema of the log's Postgres database and grant rights on it. Does not need a running weir
     Init(LogInitArgs),
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
@@ -51,13 +51,13 @@ pub enum LogSubcommand {
 /// The subcommands of `weir log` that call a running weir.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogCommand {
-    /// Print rows; without --from, the rows of the last 24 hours
+    /// Print rows. Without --from, print only rows of the last 24 hours
     Query(QueryArgs),
-    /// Write rows as JSON lines, CSV or Parquet; without --from, all rows
+    /// Write rows as JSON lines, CSV or Parquet. Without --from, write rows from the earliest one on
     Export(export::ExportArgs),
-    /// Compare rows with their daily sums, with counters and with the journal; exits with 1 if they differ
+    /// Compare the log's rows with the daily sums, the counters and the journal. The exit code is 1 if they differ
     Verify(verify::VerifyArgs),
-    /// Copy the rows of the previous log backend to the current one, while weir serves
+    /// Copy the rows of the previous log backend to the current one, while weir serves requests
     Move(backend::MoveArgs),
 }
 
@@ -197,7 +197,7 @@ pub struct FilterArgs {
     /// Select only rows of the key with this id
     #[arg(long, value_name = "ID")]
     pub(crate) key: Option<KeyId>,
-    /// Select only rows of this model, whether it was requested or has served
+    /// Select only rows in which this model was requested or has served the request
     #[arg(long)]
     pub(crate) model: Option<String>,
     /// Select only requests that ended with this status, or with a class of statuses such as 5xx
@@ -254,10 +254,10 @@ pub struct LogInitArgs {
     /// the url in the configuration]
     #[arg(long, value_name = "SECRET")]
     pub owner: Option<SecretRef>,
-    /// A role that is granted only the rights to write the log; can be repeated
+    /// A Postgres role to which the command grants the rights to write the log, and no others. Can be repeated
     #[arg(long, value_name = "ROLE")]
     pub grant_writer: Vec<String>,
-    /// A role that is granted the right to read the log; can be repeated
+    /// A Postgres role to which the command grants the right to read the log. Can be repeated
     #[arg(long, value_name = "ROLE")]
     pub grant_reader: Vec<String>,
     /// Print JSON, for scripts

@@ -213,9 +213,9 @@ fn absolute(path: &Path) -> Result<PathBuf, LoginError> {
 /// The subcommands of `weir sign-in`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SignInCommand {
-    /// List the sign-ins of agents with a key: when each last got tokens, and when it ends
+    /// List the sign-ins of agents with a key. For each sign-in, show when it last got tokens and when it ends
     List(KeySignInsArgs),
-    /// End all sign-ins of agents with a key; the key itself does not change
+    /// End all sign-ins of agents with a key. The key itself does not change
     End(KeySignInsArgs),
 }
 

@@ -25,7 +25,7 @@ const PER_SECOND_MIN: u64 = 10;
 /// The option of commands that display their progress.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct ProgressArgs {
-    /// Do not display the progress; without this option it is displayed if standard error is a terminal
+    /// Do not display the progress. Without this option, it is displayed if standard error is a terminal
     #[arg(long, short)]
     pub quiet: bool,
 }

@@ -17,9 +17,9 @@ use crate::{
 pub enum ProviderCommand {
     /// List all providers with their state
     List(ClientArgs),
-    /// Switch a provider off: it gets no further requests, running ones continue
+    /// Switch a provider off on this node: weir sends no further requests to it. Running requests continue
     Disable(NameArgs),
-    /// Switch a provider on again
+    /// Switch a provider on again on this node
     Enable(NameArgs),
 }
 

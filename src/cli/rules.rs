@@ -26,7 +26,7 @@ const PLACE_CHARS_MAX: usize = 100;
 /// The subcommands of `weir rules`.
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {
-    /// Show what a provider's file changes in a request, and which line of the file makes each change
+    /// Show the changes that a provider's file makes to a request, and the line of the file that makes each change
     Explain(ExplainArgs),
 }
 
@@ -39,20 +39,21 @@ pub struct ExplainArgs {
     /// A file with the body of a request, as a client sends it
     #[arg(long, value_name = "FILE")]
     pub request: PathBuf,
-    /// A file with the body of an answer, as the provider sends it: JSON, an array of JSON events, or an event stream
+    /// A file with the body of an answer, as the provider sends it: a JSON object, an array of JSON events, or an event stream.
+    /// The command then also shows the changes to the answer
     #[arg(long, value_name = "FILE")]
     pub response: Option<PathBuf>,
     /// The requested model, if the request's body does not name it
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// The operation: messages, count_tokens, responses, generate_content, stream_generate_content or gemini_count_tokens;
-    /// without this option, it is recognized from the request's body
+    /// The operation: messages, count_tokens, responses, generate_content, stream_generate_content or gemini_count_tokens.
+    /// Without this option, weir recognizes the operation from the request's body
     #[arg(long, value_name = "NAME", value_parser = operation)]
     pub operation: Option<Operation>,
-    /// The client's protocol, if the provider does not speak it: messages, responses or gemini; the request is then translated
+    /// The client's protocol, if the provider does not speak it: messages, responses or gemini. weir then translates the request
     #[arg(long = "as", value_name = "PROTOCOL", value_parser = protocol)]
     pub client_protocol: Option<Protocol>,
-    /// Translate in this mode, strict or lossy, whatever the model's `translate` says
+    /// The mode of the translation, strict or lossy, instead of the model's `translate`
     #[arg(long, value_name = "MODE", value_parser = mode, requires = "client_protocol")]
     pub mode: Option<TranslationMode>,
     /// A header of the request; can be repeated
@@ -61,7 +62,8 @@ pub struct ExplainArgs {
     /// The query of the request's URL
     #[arg(long, value_name = "QUERY")]
     pub query: Option<String>,
-    /// The configuration file that names the provider files; without it, the files inside the binary are used
+    /// The configuration file that names the provider files. Without this option, the files that are built into the binary are
+    /// used
     #[arg(long, value_name = "FILE")]
     pub conf: Option<PathBuf>,
     /// Print JSON, for scripts

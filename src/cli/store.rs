@@ -10,15 +10,15 @@ use crate::{cli::output::ProgressArgs, config::DEFAULT_PATH};
 /// The subcommands of `weir store`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Set up a new Redis for weir; an embedded store does not need this
+    /// Set up a new Redis for weir. An embedded store does not need this command
     Init(InitArgs),
-    /// Write the complete store to a file, also while weir runs; rows of the log are included only if the store is the log
+    /// Write the complete store to a file, even while weir runs. The backup includes rows of the log only if the store is the log
     /// backend
     Backup(BackupArgs),
-    /// Restore a backup into an empty store that no weir has open; rows of the log are restored only if the store is the log
-    /// backend or was the previous one
+    /// Restore a backup into an empty store that no running weir uses. Rows of the log are restored only if the store is the
+    /// current or previous log backend
     Restore(RestoreArgs),
-    /// Remove daily sums from an embedded store earlier than weir does itself; no weir may have the store open
+    /// Remove old daily sums from an embedded store before weir removes them itself. No running weir may use the store
     Prune(PruneArgs),
 }
 
@@ -28,7 +28,8 @@ pub struct InitArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// Accept the keys as they are in a Redis that has lost its generation, or beside an embedded store that has lost its ledger
+    /// Continue with the keys that a Redis still has after it lost its generation, or that are beside an embedded store that has
+    /// lost its ledger
     #[arg(long)]
     pub adopt: bool,
 }
@@ -39,7 +40,7 @@ pub struct BackupArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// The file to write, which appears only when it is complete
+    /// The file to write. It appears only when it is complete
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// Replace the file if it exists
@@ -70,7 +71,7 @@ pub struct PruneArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// The first day whose daily sums are kept, in UTC; without this command, they are kept for 180 days
+    /// The first day, in UTC, whose daily sums are kept. weir itself keeps daily sums for 180 days
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub before: Date,
 }

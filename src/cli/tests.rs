@@ -33,10 +33,10 @@ fn key_command(text: &str) -> key::KeyCommand {
     }
 }
 
-/// Method, path and body.
+/// The method, the path and the body of a call.
 type Call = (String, String, Value);
 
-/// What stands in for a running weir: answers in turn, and remembers what it was asked.
+/// A substitute for a running weir. It gives the answers in order, and records the calls.
 struct FakeWeir {
     answers: Vec<(u16, Value)>,
     asked: Vec<Call>,
@@ -44,7 +44,7 @@ struct FakeWeir {
 
 type SharedWeir = Arc<Mutex<FakeWeir>>;
 
-/// Runs a client command against a fake weir: what was printed, and what was asked.
+/// Runs a client command against a fake weir. Returns the output and the calls.
 async fn run(answers: Vec<(u16, Value)>, command: &str) -> (Result<String, AdminClientError>, Vec<Call>) {
     let folder = TempDir::new().unwrap();
     let socket = folder.path().join("admin.sock");
@@ -81,7 +81,7 @@ async fn answer(
     (StatusCode::from_u16(status).unwrap(), axum::Json(answer))
 }
 
-/// A JSON object with some fields set.
+/// Returns a JSON object with some fields set.
 fn with(mut object: Value, fields: Value) -> Value {
     let (Value::Object(all), Value::Object(set)) = (&mut object, fields) else {
         panic!("two objects")
@@ -90,7 +90,7 @@ fn with(mut object: Value, fields: Value) -> Value {
     object
 }
 
-/// A key as the API shows it, with these fields.
+/// Returns a key as in an answer of the API, with these fields.
 fn key(fields: Value) -> Value {
     let key = json!({
         "id": "key_0000000000000001", "version": "1-5f3a9c21", "name": "laptop", "account": "me", "state": "active",
@@ -102,7 +102,7 @@ fn key(fields: Value) -> Value {
     with(key, fields)
 }
 
-/// An account as the API shows it, with these fields.
+/// Returns an account as in an answer of the API, with these fields.
 fn account(fields: Value) -> Value {
     let account = json!({
         "id": "a", "version": "1-5f3a9c21", "state": "active", "balance_usd": "0.00", "balance_nano_usd": 0,
@@ -113,7 +113,7 @@ fn account(fields: Value) -> Value {
     with(account, fields)
 }
 
-/// What is asked for, without what makes it repeatable, which is there.
+/// Checks that the body has the fields that make the call repeatable, and returns the body without them.
 fn without_seed(body: &Value) -> Value {
     let mut body = body.clone();
     let fields = body.as_object_mut().unwrap();

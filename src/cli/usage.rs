@@ -38,14 +38,14 @@ pub struct UsageArgs {
     /// Print only the usage of requests with this tag
     #[arg(long, value_name = "NAME=VALUE", value_parser = tag)]
     pub(crate) tag: Option<Tag>,
-    /// What each line is for: a day on which requests ended (UTC), a model that served, a key, or a tag; `other` is for tags
-    /// beyond the limit per day
+    /// The subject of each line: a day on which requests ended (UTC), a model that served requests, a key, or a tag. The line
+    /// `other` is for all tags beyond the limit per day
     #[arg(long, default_value = "day", value_parser = one_of::<SplitBy>(&["day", "model", "key", "tag"]))]
     pub(crate) by: SplitBy,
-    /// The first day, in UTC; without it, the last 30 days are printed
+    /// The first day, in UTC. Without this option, the report covers the last 30 days
     #[arg(long, value_name = "DATE")]
     pub(crate) from: Option<UtcDay>,
-    /// The day before which to stop
+    /// The day after the last day, in UTC
     #[arg(long, value_name = "DATE")]
     pub(crate) until: Option<UtcDay>,
     #[command(flatten)]

@@ -28,20 +28,20 @@ settings! {
         /// The address of the console for operators' browsers, IP:PORT. `weir console open` prints a link that opens a session.
         /// Off by default. Without a certificate, only addresses on loopback are allowed. See docs/console.md.
         listen: Option<SocketAddr> = address().optional("127.0.0.1:8083"),
-        /// The console's URL for browsers, SCHEME://HOST[:PORT], if the console is behind a proxy. From it, weir derives the
-        /// allowed origin of forms, the start of links, and whether cookies are for TLS only. [console.openid] needs it unless
-        /// the console listens on loopback. If not set: the host that each request names, and for links the listener's own
-        /// address. See docs/proxies.md.
+        /// The console's URL for browsers, SCHEME://HOST[:PORT], if the console is behind a proxy. From this URL, weir derives
+        /// the allowed origin of forms, the beginning of links, and whether cookies are for TLS only. [console.openid] needs it
+        /// unless the console listens on loopback. If not set, weir uses the host that each request names, and for links the
+        /// listener's own address. See docs/proxies.md.
         url: Option<String> = origin().optional("https://console.example.com"),
         /// The gateway's URL for browsers, SCHEME://HOST[:PORT], if the gateway is behind a proxy. It is used for the portal, and
-        /// for the examples that are displayed with a new key. If not set: the host that each request names, and for examples the
-        /// gateway's own address.
+        /// for the examples that are displayed with a new key. If not set, weir uses the host that each request names, and for
+        /// examples the gateway's own address.
         gateway_url: Option<String> = origin().optional("https://api.example.com"),
         /// Whether the gateway's port serves /portal, where the owner of a key signs in with the key and sees its usage.
         portal: bool = flag(true),
-        /// The URL of Prometheus, SCHEME://HOST[:PORT] with an optional path. The overview then lists its alerts, some of which
-        /// cover all nodes or use rates. If not set, the overview displays only what this node measures itself. See
-        /// docs/console.md.
+        /// The URL of Prometheus, SCHEME://HOST[:PORT] with an optional path. The console's overview then lists the alerts of
+        /// Prometheus, some of which cover all nodes or use rates. If not set, the overview displays only the alerts that this
+        /// node computes from its own metrics. See docs/console.md.
         prometheus_url: Option<Uri> = prometheus().optional("http://127.0.0.1:9090"),
         /// The OpenID provider with which operators sign in, in addition to links. The console is registered there as a client,
         /// with the redirect address `url`/openid/return. See docs/console.md.
@@ -120,7 +120,8 @@ settings! {
         scopes: Vec<String> = list_of(text().fits("a scope is one word, such as \"groups\"", |scope| is_scope(scope)))
             .map(with_openid)
             .or(vec!["openid", "profile", "email"]),
-        /// The claim that contains a user's groups, in the ID token or otherwise in the response of the userinfo endpoint.
+        /// The claim that contains a user's groups. weir reads it from the ID token, or otherwise from the response of the
+        /// userinfo endpoint.
         groups_claim: String = text().or("groups"),
         /// The role for the members of each group: viewer, operator or owner. A user with several roles gets the highest; a user
         /// without a role cannot sign in.
@@ -171,8 +172,9 @@ settings! {
     /// The section `[sign_in]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct SignInConfig {
-        /// Whether Claude Code can sign in to this gateway with its `/login`, which displays a code that a user approves in the
-        /// portal with their key. Claude Code offers this only for gateways in private networks; see docs/sign-in.md.
+        /// Whether Claude Code can sign in to this gateway with its command `/login`. The command displays a code, which a user
+        /// approves in the portal with their key. Claude Code offers this only for gateways in private networks; see
+        /// docs/sign-in.md.
         enabled: bool = flag(false),
         /// How long an agent's token is valid before it must be refreshed.
         access_seconds: i64 = number(3600, 60..=DAY_SECONDS),

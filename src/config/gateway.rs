@@ -32,40 +32,41 @@ settings! {
         /// The address for clients, IP:PORT. With port 0, the system chooses a free port, which is logged.
         listen: SocketAddr = address().or("127.0.0.1:8080").restart(),
         /// The number of threads that serve requests. Each thread serves the connections that it has accepted until they close,
-        /// and has its own connections to providers. 0: one thread per core, but at most 4, which serve tens of thousands of
-        /// requests per second. With more threads and few requests, a connection to a provider is more often cold.
+        /// and has its own connections to providers. 0: one thread per core, but at most 4; four threads serve tens of thousands
+        /// of requests per second. With more threads and few requests, an open connection to a provider is available less often.
         threads: usize = number(0, 0..=1024).map(or_one_per_core).restart(),
         /// The prefix of every service key: 1 to 16 characters of a-z and 0-9. Changing it invalidates all existing keys.
         key_prefix: KeyPrefix = text()
             .then(|text| KeyPrefix::new(&text).map_err(|error| error.to_string()))
             .or("weir")
             .restart(),
-        /// Maximum nesting depth of a request body; a deeper one gets 400.
+        /// Maximum nesting depth of a request body. A request with a deeper body gets 400.
         json_depth_max: usize = number(256, 1..=1024),
-        /// Maximum number of references to provider state in one request (items, files, containers and the like); more get 400.
-        /// weir checks for each that it belongs to the account.
+        /// Maximum number of references to provider state (items, files, containers and the like) in one request; a request with
+        /// more gets 400. For each reference, weir checks that the state belongs to the account.
         references_max: usize = number(1024, 1..=65_536),
-        /// Whether the session that an agent names in its own header (such as x-claude-code-session-id) becomes a tag of the
-        /// request, `session=ID`. The tag is in the request's row and can be used with `weir log query --tag`, like the tags of
-        /// x-weir-tag, but has no daily sums.
+        /// Whether the session id that an agent sends in a header of its own (such as x-claude-code-session-id) becomes the tag
+        /// `session=ID` of the request. Like the tags in x-weir-tag, it is in the request's row, and `weir log query --tag` finds
+        /// it. Unlike them, it has no daily sums.
         session_tag: bool = flag(false),
         /// Limits of request bodies.
         bodies: BodiesConfig = flat(),
-        /// Maximum size of all header fields of a request, in bytes; larger gets 431.
+        /// Maximum size of all header fields of a request together, in bytes. A request with larger header fields gets 431.
         header_bytes_max: usize = number(65_536, 1024..=HEADER_BYTES_CEILING),
-        /// Maximum number of header fields of a request; more get 431.
+        /// Maximum number of header fields of a request. A request with more gets 431.
         header_count_max: usize = number(100, 8..=HEADER_COUNT_CEILING),
         /// How long an idle client connection stays open.
         keepalive("keepalive_seconds"): Duration = seconds(75, 1..=DAY_SECONDS),
-        /// Timeout for a client to read bytes that are ready for it.
+        /// Maximum time that weir waits for a client to read the next bytes of an answer. After that, the client counts as
+        /// disconnected.
         write("write_seconds"): Duration = seconds(60, 1..=DAY_SECONDS),
-        /// How long running requests can continue after SIGTERM. Then each remaining answer is ended with an error of its
+        /// How long running requests can continue after SIGTERM. After that, weir ends each remaining answer with an error of its
         /// protocol, within some seconds.
         drain("drain_seconds"): Duration = seconds(600, 0..=DAY_SECONDS).restart(),
-        /// Maximum number of token counts that run at one time for one key; more get 429. Token counts are separate from all
-        /// limits on generation, because agents send them in bursts.
+        /// Maximum number of concurrent token-count requests of one key; further ones get 429. The limits on generation do not
+        /// apply to token counts, because agents send them in bursts.
         count_tokens_concurrency: usize = number(64, 1..=65_536),
-        /// Load balancers that send a PROXY protocol header (version 1 or 2) with the client's address, as ADDRESS/BITS or an
+        /// The load balancers, as ADDRESS/BITS or ADDRESS, that send a PROXY protocol header (version 1 or 2) with the client's
         /// address. Each connection from one of them must begin with such a header; other connections must not.
         proxy_protocol_from: Vec<IpNet> = networks().restart(),
         /// TLS of the gateway's listener, and a listener without TLS that redirects to it.
@@ -96,7 +97,7 @@ settings! {
     /// The section `[upstream]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct UpstreamConfig {
-        /// Timeout for opening a connection to a provider, TLS included, over IPv4 or IPv6.
+        /// Timeout for opening a connection to a provider, including the TLS handshake, over IPv4 or IPv6.
         connect("connect_ms"): Duration = millis(3000, 1..=600_000),
         /// Timeout for the first byte of a streamed answer.
         first_byte("first_byte_seconds"): Duration = seconds(120, 1..=UPSTREAM_SECONDS_MAX),
@@ -104,18 +105,18 @@ settings! {
         /// anything.
         first_byte_unary("first_byte_unary_seconds"): Duration = seconds(600, 1..=UPSTREAM_SECONDS_MAX),
         /// How long weir withholds the head of a successful answer until the first event of a stream, or the body of a
-        /// non-streaming answer, has arrived. Meanwhile the client has received nothing, so if the provider breaks off or sends
-        /// an error, weir treats it as failed and tries the next provider.
+        /// non-streaming answer, has arrived. Until then, the client has received nothing. So if the provider breaks off or sends
+        /// an error, weir can try the next provider.
         head_wait("head_wait_seconds"): Duration = seconds(5, 1..=60),
         /// Timeout for the body of an error answer. After it, the client gets the status without the body.
         error_body("error_body_seconds"): Duration = seconds(5, 1..=60),
-        /// Maximum time between two reads of an answer.
+        /// Maximum time that weir waits for the next bytes of an answer.
         idle("idle_seconds"): Duration = seconds(300, 1..=UPSTREAM_SECONDS_MAX),
         /// Maximum duration of a request at the provider.
         total("total_seconds"): Duration = seconds(3600, 1..=UPSTREAM_SECONDS_MAX),
-        /// How long an unused provider connection stays open. Give less than the provider's own limit.
+        /// How long an unused connection to a provider stays open. Set a shorter time than the provider's own limit.
         pool_idle("pool_idle_seconds"): Duration = seconds(50, 1..=UPSTREAM_SECONDS_MAX),
-        /// Maximum number of unused provider connections. They are shared equally among the threads ([gateway] threads).
+        /// Maximum number of unused connections to providers that stay open, in equal shares for all threads ([gateway] threads).
         pool_size: usize = number(256, 1..=65_536).restart(),
         /// How often weir retries a failed connection attempt, at another address of the provider if it has one.
         connect_retries: usize = number(1, 0..=10),
@@ -123,7 +124,7 @@ settings! {
         /// time, so that a timeout or a broken connection ends only that request. At most 256 KiB of an answer are buffered for
         /// a slow client. HTTP/1.1 costs less: use HTTP/2 only for networks or providers that require it.
         http2: bool = flag(false),
-        /// A file of CA certificates that are trusted in addition to the platform's, PEM.
+        /// A PEM file of CA certificates that are trusted in addition to those of the platform.
         ca_file: Option<PathBuf> = path().optional("ca.pem").restart(),
         /// How often the providers' names are resolved. If this fails, the last good addresses stay in use.
         resolve("resolve_seconds"): Duration = seconds(30, 1..=UPSTREAM_SECONDS_MAX).restart(),
@@ -144,8 +145,8 @@ settings! {
     pub(crate) struct RetryConfig {
         /// Whether weir also sends a request to the next provider if the first does not answer in time (first_byte_seconds,
         /// first_byte_unary_seconds), or closes the connection before an answer. The first provider may have done the work and
-        /// bill you for it; the client is charged once, for the answer it gets. If false, the request fails (504, 502), and later
-        /// requests avoid the provider.
+        /// bill you for it; the client is charged once, for the answer that it gets. If false, such a request fails (504 or 502),
+        /// and later requests avoid the provider.
         after_timeout: bool = flag(false),
     }
 }
@@ -157,9 +158,9 @@ settings! {
         /// With a certificate, the listener uses TLS 1.2 and 1.3, with HTTP/2 or HTTP/1.1; without one it does not use TLS. Give
         /// several certificates for several names, or for one name with keys of different kinds (ECDSA, RSA, Ed25519). A client
         /// gets the first one that is valid for the requested name and that it can verify, or the first of all if none is valid
-        /// for that name. Several listeners can use the same files. They are reloaded when they change; while the new ones cannot
-        /// be used, the old ones stay in use, as with the rest of the configuration. `weir check` prints the names and the expiry
-        /// of each certificate.
+        /// for that name. Several listeners can use the same files. weir reloads the files when they change. If the new files
+        /// cannot be used, the old certificates stay in use, as with the rest of the configuration. `weir check` prints the names
+        /// and the expiry of each certificate.
         certificates("certificate"): Vec<CertificateConfig> = tables().restart_by(|certificates| certificates.is_empty()),
     }
 }
@@ -168,9 +169,9 @@ settings! {
     /// A certificate and its private key.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct CertificateConfig {
-        /// The file of the certificate, followed by the intermediate certificates up to its CA's root certificate, PEM.
+        /// A PEM file with the certificate, followed by the intermediate certificates up to its CA's root certificate.
         chain: PathBuf = path().example("tls/weir.example.com.pem"),
-        /// The certificate's private key, PEM, not encrypted.
+        /// The certificate's private key: PEM, not encrypted.
         key: SecretRef = secret().example("file:tls/weir.example.com.key"),
     }
 }
@@ -179,8 +180,8 @@ settings! {
     /// The section `[gateway.tls]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct GatewayTlsConfig {
-        /// The address of a listener without TLS, IP:PORT, that redirects every request to the listener with TLS (308). Off by
-        /// default.
+        /// The address, IP:PORT, of a listener without TLS that redirects every request to the listener with TLS (308). If not
+        /// set, there is no such listener.
         redirect_listen: Option<SocketAddr> = address().optional("127.0.0.1:8082").restart(),
         /// The certificates of the gateway's listener.
         tls: TlsConfig = flat(),
@@ -191,7 +192,7 @@ settings! {
     /// The section `[admin.tls]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct AdminTlsConfig {
-        /// The file of the CA certificates that verify clients' certificates, PEM. A client with such a certificate has full
+        /// A PEM file with the CA certificates that verify clients' certificates. A client with such a certificate has full
         /// control: use a dedicated CA.
         client_ca_file: Option<PathBuf> = path().optional("tls/operators-ca.pem"),
         /// The certificates of the admin API's listener.
@@ -224,17 +225,19 @@ settings! {
         listen: SocketAddr = address().or("127.0.0.1:8081"),
         /// How often the stability record is read from the store, and how long a response may be cached.
         refresh("refresh_seconds"): Duration = seconds(5, 1..=60),
-        /// Maximum number of connections to this listener. When it is reached, connections without a request are closed for new
-        /// ones. weir lowers it if the process may not open that many files.
+        /// Maximum number of connections to this listener. When it is reached, weir closes connections without a request in
+        /// favour of new ones. weir lowers this number if the process may not open that many files.
         connections_max: usize = number(256, 1..=1_000_000),
-        /// Maximum number of requests per minute from one IP address (IPv6: one /64); more get 429.
+        /// Maximum number of requests per minute from one IP address (IPv6: one /64); further ones get 429.
         requests_per_minute: u32 = number(120, 1..=1_000_000),
-        /// Maximum number of requests at once after a pause.
+        /// Maximum number of requests that one address can send at once after a pause.
         burst: u32 = number(60, 1..=1_000_000),
-        /// Maximum number of IP addresses with a count of requests. Beyond it, those without a request for longest are dropped.
+        /// Maximum number of IP addresses whose requests are counted. Beyond it, weir drops the count of the address that has
+        /// sent no request for the longest time.
         addresses_max: usize = number(100_000, 1..=10_000_000),
-        /// Peers whose X-Forwarded-For is trusted to contain the client's address, as ADDRESS/BITS or an address. List your own
-        /// proxies here, or all their clients count as one address, also in [key_cache.unknown].
+        /// The proxies, as ADDRESS/BITS or ADDRESS, whose X-Forwarded-For weir trusts to contain the client's address. List your
+        /// own proxies here; otherwise all their clients count as one address, in this section and in all other limits per IP
+        /// address.
         trusted_proxies: Vec<IpNet> = networks(),
         /// Like proxy_protocol_from in [gateway], for this listener.
         proxy_protocol_from: Vec<IpNet> = networks(),
@@ -250,8 +253,8 @@ settings! {
     /// The section `[admin]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct AdminConfig {
-        /// The unix socket of the admin API; its absolute path has at most 107 bytes. The socket is created with mode 0660, its
-        /// folder with mode 0750.
+        /// The path of the admin API's unix socket; as an absolute path, at most 107 bytes. The socket is created with mode 0660,
+        /// its folder with mode 0750.
         socket: PathBuf = path()
             .then(|path| match path.as_os_str().len() {
                 0..=SOCKET_PATH_BYTES_MAX => Ok(path),
@@ -286,7 +289,7 @@ pub(crate) struct AdminTcpConfig<'c> {
     pub listen: SocketAddr,
     /// The listener's certificates; never empty.
     pub tls: &'c TlsConfig,
-    /// The file of the CA certificates that verify clients' certificates, PEM.
+    /// A PEM file with the CA certificates that verify clients' certificates.
     pub client_ca_file: &'c PathBuf,
 }
 
@@ -336,23 +339,25 @@ settings! {
         /// Maximum number of sockets of one key on this node; further handshakes get 426. A socket also counts as a connection
         /// ([connections]).
         per_key_max: usize = number(64, 1..=65_536),
-        /// Maximum number of requests that run on one socket at one time, each in another lane (`stream_id`). Further ones wait.
+        /// Maximum number of requests that run on one socket at one time, each in a lane of its own (`stream_id`). Further ones
+        /// wait.
         running_max: usize = number(4, 1..=16),
         /// How often weir pings the client of a socket. A client that does not answer in this time is disconnected.
         ping("ping_seconds"): Duration = seconds(30, 1..=600),
         /// How long a socket stays open without a request.
         idle("idle_seconds"): Duration = seconds(1800, 1..=86_400),
-        /// Maximum age of a socket; each ends up to a twelfth earlier, at random. A running request continues to its end.
+        /// Maximum age of a socket. weir closes each socket up to a twelfth of this time earlier, at random, but not before the
+        /// end of a running request.
         lifetime("lifetime_seconds"): Duration = seconds(3600, 1..=86_400),
-        /// Maximum number of WebSockets to providers that one socket opens, for providers whose file says `websocket = true`. 0:
-        /// its requests go to all providers by POST.
+        /// Maximum number of WebSockets to providers that weir opens for one client's socket, for providers whose file says
+        /// `websocket = true`. 0: weir sends all requests by POST.
         provider_lines_max: usize = number(4, 0..=16),
         /// How long a WebSocket to a provider stays open without a request.
         provider_idle("provider_idle_seconds"): Duration = seconds(300, 1..=86_400),
-        /// Memory for the conversations that sockets continue (`store: false`), in bytes. Beyond it, the one that was not used
-        /// for longest is dropped, and its client sends it again.
+        /// Maximum memory for the conversations that clients continue on sockets (`store: false`), in bytes. Beyond it, weir
+        /// drops the conversation that was not used for the longest time, and its client must send it again.
         state_bytes_max: u64 = number(256 << 20, 0..=STATE_BYTES_CEILING).restart(),
-        /// Memory for the conversations of one key, in bytes. If not set: a quarter of state_bytes_max.
+        /// Maximum memory for the conversations of one key, in bytes. If not set: a quarter of state_bytes_max.
         state_key_bytes: Option<u64> = within(0..=STATE_BYTES_CEILING).optional(64 << 20).restart(),
     } checked by state_fits
 }

@@ -22,15 +22,16 @@ settings! {
     /// The section `[connections]`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct ConnectionsConfig {
-        /// Maximum number of connections to the gateway; further ones are closed at once. weir lowers it if the process may not
-        /// open that many files: some are reserved for the store, the providers, and /livez, /metrics and the admin socket, which
-        /// must always respond.
+        /// Maximum number of connections to the gateway; further ones are closed at once. weir lowers this number if the process
+        /// may not open that many files: weir reserves some for the store, for the providers, and for /livez, /metrics and the
+        /// admin socket, which must always respond.
         max: usize = number(16_384, 1..=MILLION).restart(),
-        /// Maximum number of running requests on all connections, including HTTP/2 streams; further ones get 503. Lowered like
-        /// `max`.
+        /// Maximum number of running requests on all connections, including HTTP/2 streams; further ones get 503. weir lowers
+        /// this number like `max`.
         running_max: usize = number(16_384, 1..=MILLION),
-        /// Maximum number of connections from one IP address (IPv6: one /64), to the gateway and to the public stability service
-        /// each; at most half of all. [stability] trusted_proxies are exempt.
+        /// Maximum number of connections from one IP address (IPv6: one /64) to a listener: to the gateway, and separately to the
+        /// public stability service. weir lowers this number to half of the listener's connections if it is larger. [stability]
+        /// trusted_proxies are exempt.
         per_address_max: usize = number(1024, 1..=MILLION).restart(),
         /// Timeout for the TLS handshake and the PROXY protocol header of a new connection.
         handshake("handshake_seconds"): Duration = seconds(10, 1..=60),
@@ -38,10 +39,11 @@ settings! {
         first_byte("first_byte_seconds"): Duration = seconds(10, 1..=600),
         /// Maximum time between the first and the last byte of a request's head.
         head("head_seconds"): Duration = seconds(20, 1..=600),
-        /// Memory for incomplete heads of requests, in bytes. Beyond it, the largest heads are dropped, with 503 over HTTP/1.1.
-        /// Heads of up to 4096 bytes are always read, and do not count. At least four times [gateway] header_bytes_max.
+        /// Maximum memory for incomplete request heads, in bytes. Beyond it, weir drops the largest heads; over HTTP/1.1, their
+        /// requests get 503. Heads of up to 4096 bytes are always read, and do not count. At least four times [gateway]
+        /// header_bytes_max.
         head_budget_bytes: u64 = number(64 << 20, 1..=HEAD_BUDGET_MAX).restart(),
-        /// Memory for incomplete heads of requests from one IP address (IPv6: one /64), in bytes. If not set: 8 MiB, or
+        /// Maximum memory for incomplete request heads from one IP address (IPv6: one /64), in bytes. If not set: 8 MiB, or
         /// head_budget_bytes if that is less.
         head_address_bytes: Option<u64> = within(1..=HEAD_BUDGET_MAX).optional(8 << 20).restart(),
         /// Maximum number of requests on one connection. The last answer announces that the connection closes (HTTP/2: GOAWAY).
@@ -57,12 +59,13 @@ settings! {
     /// The section `[own_usage]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct OwnUsageConfig {
-        /// Maximum number of requests per minute from one IP address (IPv6: one /64); more get 429. List proxies in front of weir
-        /// in [stability] trusted_proxies, or all their clients count as one address.
+        /// Maximum number of requests per minute from one IP address (IPv6: one /64); further ones get 429. If proxies are in
+        /// front of weir, list them in [stability] trusted_proxies; otherwise all their clients count as one address.
         per_minute: u32 = number(60, 1..=1_000_000),
-        /// Maximum number of requests at once after a pause.
+        /// Maximum number of requests that one address can send at once after a pause.
         burst: u32 = number(20, 1..=1_000_000),
-        /// Maximum number of IP addresses with a count of requests. Beyond it, those without a request for longest are dropped.
+        /// Maximum number of IP addresses whose requests are counted. Beyond it, weir drops the count of the address that has
+        /// sent no request for the longest time.
         addresses_max: usize = number(100_000, 1..=10 * MILLION),
     }
 }
@@ -128,13 +131,13 @@ settings! {
         /// Maximum number of cached keys. Beyond it, the least recently used ones are dropped.
         entries_max: usize = number(100_000, 1..=10_000_000),
         /// How often weir polls Redis for changes of keys, in addition to its notifications; an embedded store reports each
-        /// change. Above 900, a revoked key may work for longer than a second if the connection with the notifications is cut.
+        /// change. Above 900, a revoked key may work for longer than a second if the connection for the notifications is cut.
         poll("poll_ms"): Duration = millis(500, 10..=10_000),
         /// How often the times of last use of the keys are written to the store.
         flush_used("flush_used_seconds"): Duration = seconds(5, 1..=3600),
-        /// Unknown keys. Anybody can make up a key with a valid checksum, so this node looks up keys that are not in its cache
-        /// only as often as configured here; beyond it, requests with such keys get 429, with a short retry-after. Keys in use
-        /// are not affected: they are cached separately, and looked up again when that is due.
+        /// Limits on lookups of unknown keys. Anybody can make up a key with a valid checksum, so this node limits how often it
+        /// looks up keys that are not in its cache. Beyond the limit, requests with such keys get 429, with a short retry-after.
+        /// Keys in use are not affected: they are cached separately, and looked up again when that is due.
         unknown: UnknownKeysConfig = table(),
     }
 }
@@ -145,16 +148,17 @@ settings! {
     pub(crate) struct UnknownKeysConfig {
         /// Maximum number of keys that are remembered not to exist, each for negative_seconds.
         entries_max: usize = number(10_000, 1..=10_000_000),
-        /// Maximum number of lookups per minute that find no key, from one IP address (IPv6: one /64). List proxies in front of
-        /// weir in [stability] trusted_proxies, or all their clients count as one address.
+        /// Maximum number of lookups per minute that find no key, for one IP address (IPv6: one /64). If proxies are in front of
+        /// weir, list them in [stability] trusted_proxies; otherwise all their clients count as one address.
         per_minute: u32 = number(600, 1..=LOOKUPS_MAX),
-        /// Maximum number of such lookups at once after a pause, from one IP address.
+        /// Maximum number of such lookups at once after a pause, for one IP address.
         burst: u32 = number(100, 1..=LOOKUPS_MAX),
-        /// Maximum number of IP addresses with a count of lookups. Beyond it, those without a lookup for longest are dropped.
+        /// Maximum number of IP addresses whose lookups are counted. Beyond it, weir drops the count of the address that has
+        /// caused no lookup for the longest time.
         addresses_max: usize = number(100_000, 1..=10_000_000),
-        /// Maximum number of lookups per minute that find no key, from all addresses together, on each node.
+        /// Maximum number of lookups per minute that find no key, for all addresses together, on each node.
         total_per_minute: u32 = number(60_000, 1..=10 * LOOKUPS_MAX),
-        /// Maximum number of such lookups at once after a pause, from all addresses together.
+        /// Maximum number of such lookups at once after a pause, for all addresses together.
         total_burst: u32 = number(1000, 1..=LOOKUPS_MAX),
     }
 }
@@ -166,28 +170,29 @@ settings! {
     /// The limits of request bodies, a part of `[gateway]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct BodiesConfig {
-        /// Maximum size of a request body, in bytes, both as sent and decoded (gzip, deflate, br or zstd); larger gets 413.
+        /// Maximum size of a request body, in bytes, both as sent and decoded (gzip, deflate, br or zstd). A request with a
+        /// larger body gets 413.
         bytes_max("body_bytes_max"): usize = number(32 << 20, 1..=1 << 30),
-        /// Memory for all request bodies at one time, decoded, in bytes; beyond it, requests get 503. At least body_bytes_max.
-        /// Only bytes that have arrived count, not the announced length.
+        /// Maximum memory for all request bodies together, decoded, in bytes; beyond it, requests get 503. At least
+        /// body_bytes_max. Only bytes that have arrived count, not the announced length.
         budget_bytes("body_budget_bytes"): u64 = number(1 << 30, 1..=BUDGET_MAX).restart(),
-        /// Memory for the request bodies of one key, in bytes; beyond it, the key's requests get 429. At least body_bytes_max, at
-        /// most body_budget_bytes. If not set: a quarter of body_budget_bytes.
+        /// Maximum memory for the request bodies of one key, in bytes; beyond it, the key's requests get 429. At least
+        /// body_bytes_max, at most body_budget_bytes. If not set: a quarter of body_budget_bytes.
         key_bytes("body_key_bytes"): Option<u64> = within(1..=BUDGET_MAX).optional(256 << 20).restart(),
-        /// Memory for the request bodies of one IP address (IPv6: one /64), in bytes; beyond it, its requests get 429. If not
-        /// set: half of body_budget_bytes. List proxies in front of weir in [stability] trusted_proxies, or all their clients
-        /// count as one address.
+        /// Maximum memory for the request bodies from one IP address (IPv6: one /64), in bytes; beyond it, requests from the
+        /// address get 429. If not set: half of body_budget_bytes. If proxies are in front of weir, list them in [stability]
+        /// trusted_proxies; otherwise all their clients count as one address.
         address_bytes("body_address_bytes"): Option<u64> = within(1..=BUDGET_MAX).optional(512 << 20).restart(),
-        /// Share of the threads' time for decoding, scanning and editing the bodies of one key, in percent; never more than half
-        /// of one processor. Work beyond this share is delayed.
+        /// Maximum share of the threads' time for decoding, scanning and editing the bodies of one key, in percent; never more
+        /// than half of one processor. Work beyond this share is delayed.
         work_key_percent("body_work_key_percent"): usize = number(10, 1..=100).restart(),
-        /// Maximum time between two reads of a request body; longer gets 408.
+        /// Maximum time that weir waits for the next bytes of a request body. A request that takes longer gets 408.
         read("body_read_seconds"): Duration = seconds(60, 1..=DAY_SECONDS),
-        /// Maximum time from the head of a request to the end of its body; longer gets 408.
+        /// Maximum time from the head of a request to the end of its body. A request that takes longer gets 408.
         total("body_seconds"): Duration = seconds(600, 1..=DAY_SECONDS),
-        /// Minimum speed of a request body, and of an answer that waits for its client, in bytes per second. Only the time in
-        /// which weir waits for the client counts. When these waits add up to body_read_seconds or write_seconds, the bytes for
-        /// that time must have moved. 0: any byte is enough.
+        /// Minimum speed at which a client must send a request body and read an answer, in bytes per second. Only the time in
+        /// which weir waits for the client counts. Whenever these waits add up to body_read_seconds (for an answer:
+        /// write_seconds), the client must have moved at least the bytes for that time. 0: a single byte is enough.
         bytes_per_second_min: u64 = number(240, 0..=1 << 30),
     } checked by shares_fit
 }
@@ -255,11 +260,11 @@ settings! {
         segment_bytes: u64 = number(64 << 20, 1 << 20..=1 << 30),
         /// How long a journal file is kept after the store has applied everything in it (the embedded store: after it has written
         /// everything to its own file). If the store was set back, for example by restoring a backup, it gets the contents of
-        /// these files again. So make backups more often than this. A clock that jumps ahead ages the files of only one day at a
-        /// time; a smaller number takes effect at once.
+        /// these files again. So make backups more often than this. If the clock jumps ahead, weir removes only the files of one
+        /// day at a time. A lower number takes effect at once.
         keep("keep_days"): Duration = days(7, 1..=3650),
-        /// Maximum time until a record is on disk, and so the maximum loss in a power cut. If only the process ends, nothing is
-        /// lost.
+        /// Maximum time until a record is on disk. A power cut can lose the records of this time. If only the process ends,
+        /// nothing is lost.
         sync("sync_ms"): Duration = millis(10, 1..=1000),
     } beside {
         /// The sinks that read the journal. Files are kept until each of them has their rows.

@@ -35,7 +35,7 @@ settings! {
         level: LevelFilter = one_of("level", LEVELS).or("info"),
         /// Maximum number of access log lines that wait to be written. Further ones are dropped and counted; requests never wait.
         access_queue_lines: usize = number(65_536, 1..=16_777_216),
-        /// The log backend, which keeps the consumption log: "files" (Parquet files, which other programs can read too;
+        /// The log backend, which stores the consumption log: "files" (Parquet files, which other programs can read too;
         /// docs/log.md), "postgres" (a table; docs/postgres.md), or, with Redis, "store". If not set: "files" with an embedded
         /// store, and "store" with Redis, where a million rows take about half a gigabyte of memory. While the backend is
         /// unreachable, rows wait in the journal.
@@ -162,14 +162,16 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LogFilesConfig {
         /// The folder of the files; several nodes can share one. With a bucket, it is the folder in which files are built before
-        /// their upload, and each node has its own. If not set: `log` beside the folder of an embedded store, otherwise as here.
+        /// their upload, and each node has its own. If not set: with an embedded store, the folder `log` beside the store's
+        /// folder; otherwise the path shown here.
         named_path("path"): Option<PathBuf> = path().optional("/var/lib/weir/log"),
-        /// How long rows wait for others of the same hour before they are written to a file. If not set: 30 with Redis, because
-        /// other nodes read the files too, and 3600 with an embedded store.
+        /// How long rows wait for other rows of the same hour before they are written to a file. If not set: 30 with Redis,
+        /// because other nodes read the files too, and 3600 with an embedded store.
         named_longest("seconds"): Option<Duration> = within(1..=3600).map(Duration::from_secs).optional(30),
-        /// Maximum number of rows in a file before merging. The files of a past day are merged into one.
+        /// Maximum number of rows in a new file. When a day is over, weir merges its files into one.
         rows_max: usize = number(32_768, 1..=1_000_000),
-        /// The S3-compatible bucket that stores the files in place of the folder (docs/log.md). If name is not set: the folder.
+        /// The S3-compatible bucket that stores the files instead of the folder (docs/log.md). If `name` is not set, the files
+        /// are in the folder.
         bucket: Option<LogBucketConfig> = table_with("name"),
     } beside {
         /// The folder of the files; with a bucket, the folder in which files are built before their upload.
@@ -245,7 +247,7 @@ settings! {
         /// "verify-ca" (TLS with a certificate for any name), "require" (TLS with any certificate) or "disable" (no TLS). A unix
         /// socket never uses TLS.
         tls: PostgresTls = one_of("mode", MODES).or("verify-full"),
-        /// A file of CA certificates that are trusted in place of the platform's, PEM.
+        /// A PEM file of CA certificates that are trusted in place of those of the platform.
         ca_file: Option<PathBuf> = path().optional("postgres-ca.pem"),
         /// Timeout for opening a connection.
         connect("connect_ms"): Duration = millis(5_000, 1..=60_000),
@@ -284,10 +286,10 @@ settings! {
                 !source.is_empty() && source.parse::<Uri>().is_ok()
             })
             .or("weir"),
-        /// Whether the journal keeps rows that the receiver lacks even if the disk is nearly full. If false, they are dropped and
-        /// counted when less than 5 percent of the disk are free.
+        /// Whether the journal keeps rows that the receiver lacks even if the disk is nearly full. If false, weir drops and
+        /// counts these rows when less than 5 percent of the disk is free.
         required: bool = flag(false),
-        /// A file of CA certificates that are trusted in place of the platform's, PEM.
+        /// A PEM file of CA certificates that are trusted in place of those of the platform.
         ca_file: Option<PathBuf> = path().optional("meter-ca.pem"),
         /// Maximum number of events in one request.
         batch_rows: usize = number(100, 1..=10_000),
@@ -335,21 +337,21 @@ settings! {
             .fits("not a server's address, give https://HOST or https://HOST:PORT", |endpoint| is_server(endpoint))
             .map(|endpoint| endpoint.trim_end_matches('/').to_owned())
             .optional("https://minio.example.com"),
-        /// Whether to allow http://, with which others on the network can read the log.
+        /// Whether to allow an http:// URL. Others on the network can then read the log.
         allow_http: bool = flag(false),
-        /// Whether the bucket's name is in the path of a URL rather than in its host. If not set: true if an endpoint is set.
-        /// Servers other than Amazon's mostly support only the path, and all of them support it.
+        /// Whether the bucket's name is in the path of a URL rather than in its host. If not set: true if an endpoint is set. All
+        /// servers other than Amazon's support the path, and most of them support only the path.
         named_path_style("path_style"): Option<bool> = flag(false).optional(true),
         /// The id of the access key. It is read once, when weir starts.
         access_key_id: SecretRef = secret().example("env:AWS_ACCESS_KEY_ID"),
         /// The secret of the access key. It is read once, when weir starts.
         secret_access_key: SecretRef = secret().example("env:AWS_SECRET_ACCESS_KEY"),
-        /// A file of CA certificates that are trusted in place of the platform's, PEM.
+        /// A PEM file of CA certificates that are trusted in place of those of the platform.
         ca_file: Option<PathBuf> = path().optional("minio-ca.pem"),
         /// Timeout for opening a connection.
         connect("connect_ms"): Duration = millis(5_000, 1..=60_000),
         // This maximum and the next are less than the time that a feeder waits for a sink.
-        /// Timeout for a response, all attempts together.
+        /// Timeout for a response, including all attempts.
         answer("answer_seconds"): Duration = seconds(30, 1..=110),
         /// Timeout for the upload of a file; one second is added for each MiB of the file.
         write("write_seconds"): Duration = seconds(60, 1..=110),

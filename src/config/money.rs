@@ -19,9 +19,10 @@ settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct MoneyConfig {
         /// Grace: the amount in USD that each key may spend on this node while the store is unreachable; beyond it, requests get
-        /// 503. The last known balance and quota limit it too, and rate and concurrency limits still apply. A key that was denied
-        /// when it was last used, or was never used on this node, has no grace. The spent amount is recorded, and charged when
-        /// the store is reachable again: each node that is cut off can exceed a limit by at most this amount.
+        /// 503. The last known balance and quota also limit the amount, and rate and concurrency limits still apply. A key has no
+        /// grace if it was denied when it was last used, or was never used on this node. weir records the spent amount, and
+        /// charges it when the store is reachable again. So each node that is cut off from the store can exceed a limit by at
+        /// most this amount.
         grace("grace_usd"): NanoUsd = usd().or("0.10"),
         /// Grace for all keys of an account together, in USD.
         grace_account("grace_account_usd"): NanoUsd = usd().or("1.00"),
@@ -50,8 +51,8 @@ settings! {
     pub(crate) struct LeasesConfig {
         /// Whether to use leases.
         enabled: bool = flag(true),
-        /// The rate from which a key gets a lease, in requests per second. A lease costs about eight calls of Redis per second,
-        /// however many requests it admits.
+        /// The rate from which a key gets a lease, in requests per second. A lease costs about eight calls to Redis per second,
+        /// no matter how many requests it admits.
         requests_per_second: u64 = number(10, 1..=1_000_000),
         /// Maximum number of leases at one time on this node. Requests of further keys are admitted by Redis.
         max: usize = number(1_000, 1..=100_000),

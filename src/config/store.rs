@@ -38,8 +38,9 @@ settings! {
         /// The store in Redis 6 or later. weir warns of Redis settings that can lose data. weir does not use a Redis whose
         /// maxmemory-policy is not noeviction, or whose user lacks a right that weir's scripts need (docs/redis.md lists them):
         /// it treats that Redis as unreachable until this is corrected (keys in use continue within their grace, all others are
-        /// refused). In Redis, set list-compress-depth 1, which reduces the memory for rows of the log to a third. In a cluster,
-        /// also set cluster-require-full-coverage no; otherwise one master that is down stops all.
+        /// refused). In Redis, set list-compress-depth 1, which reduces the memory for the rows of the consumption log to a
+        /// third. In a cluster, also set cluster-require-full-coverage no; otherwise the whole cluster stops when one master is
+        /// down.
         redis: RedisConfig = table(),
     }
 }
@@ -68,7 +69,7 @@ settings! {
         nodes: Vec<HostPort> = list_of(host_port())
             .fits("empty, give at least one HOST:PORT", |nodes| !nodes.is_empty())
             .or(vec!["127.0.0.1:6379"]),
-        /// The name by which the sentinels know the master. Only with mode "sentinel", like the next two settings.
+        /// The sentinels' name for the master. Only with mode "sentinel", like the next two settings.
         master_name: Option<String> =
             text().fits("empty, give the sentinels' name for the master", |name| !name.is_empty()).optional("main"),
         /// The ACL user for the sentinels, if they require one.
@@ -83,7 +84,7 @@ settings! {
         database: u16 = number(0, 0..=u16::MAX),
         /// Whether connections to Redis and to the sentinels use TLS.
         tls: bool = flag(false),
-        /// A file of CA certificates that are trusted in addition to the platform's, PEM.
+        /// A PEM file of CA certificates that are trusted in addition to those of the platform.
         ca_file: Option<PathBuf> = path().optional("redis-ca.pem"),
         /// The prefix of all Redis keys: 1 to 64 characters of A-Z, a-z, 0-9, _, . and -.
         namespace: String = text()
@@ -92,7 +93,8 @@ settings! {
                 (1..=64).contains(&name.len()) && name.bytes().all(plain)
             })
             .or("weir"),
-        /// How long Redis may be silent during a call, including retries; then the request gets 503.
+        /// How long Redis may be silent during a call, including retries; then the call fails, and the request is admitted by
+        /// grace or gets 503.
         budget("budget_ms"): Duration = millis(100, 1..=10_000),
         /// Maximum time for which a call waits while Redis answers earlier calls.
         queue("queue_ms"): Duration = millis(5_000, 1..=60_000),
@@ -121,7 +123,7 @@ pub(crate) enum RedisModeConfig {
     Standalone,
     /// A master and its replicas, watched by sentinels; `nodes` are the sentinels.
     Sentinel {
-        /// The name by which the sentinels know the master; never empty.
+        /// The sentinels' name for the master; never empty.
         master_name: String,
         /// The ACL user for the sentinels; `None` for the default user.
         username: Option<String>,

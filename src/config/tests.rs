@@ -23,7 +23,7 @@ mod shipped;
 mod tls;
 mod values;
 
-/// `conf/weir.toml`, as it is now.
+/// The content of `conf/weir.toml`.
 static SHIPPED: LazyLock<String> = LazyLock::new(|| std::fs::read_to_string(shipped_path()).unwrap());
 
 fn shipped_path() -> PathBuf {
@@ -43,14 +43,14 @@ fn one_error(text: &str) -> String {
     errors[0].to_string()
 }
 
-/// What takes effect with the next start only when `after` takes the place of `started`.
+/// Returns the settings that take effect only at the next start if `after` replaces `started`.
 fn needs_restart(started: &str, after: &str) -> Vec<String> {
     let [started, after] = [started, after].map(|text| parse(text).unwrap());
     after.needs_restart(&started).into_iter().collect()
 }
 
-/// The shipped file with its commented keys at work: with all of them, or with those alone that stand at their default, outside of
-/// tables that are examples as a whole.
+/// Returns the shipped file with settings uncommented: all of them, or only those with a default value outside of tables that are
+/// complete examples.
 fn uncommented(all: bool) -> String {
     let mut in_example = false;
     let lines = SHIPPED.lines().map(|line| {
@@ -66,14 +66,14 @@ fn uncommented(all: bool) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The same with what belongs together.
+/// Returns the shipped file with all settings uncommented, and with the values that some of them require of others.
 fn all_at_work() -> String {
     uncommented(true)
         .replace("tls = false", "tls = true")
         .replace("mode = \"standalone\"", "mode = \"sentinel\"")
 }
 
-/// Without what the shipped file sets for people who try weir out.
+/// Returns the file without the lines for trying out weir.
 fn installed(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.ends_with("# for trying out"));
     lines.collect::<Vec<_>>().join("\n")

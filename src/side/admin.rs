@@ -181,12 +181,12 @@ where
 }
 
 /// The introduction of the OpenAPI description.
-const ABOUT: &str = "Every change is in the audit record before it is made. Callers with access to the socket, or with a certificate, may \
-    make every call; `x-role` is the lowest role of a console session that may make it.\n\n\
+const ABOUT: &str = "weir writes every change to the audit record before it makes the change. Callers with access to the socket, \
+    or with a certificate, may make every call. `x-role` is the lowest role with which a console session may make the call.\n\n\
     **Versions.** Keys and accounts have a `version`, which is also their `ETag`. A change with `If-Match` is made only if \
-    that is the present version, and is otherwise answered with 412.\n\n\
-    **Repetition.** A change of a balance and the creation of an account or key may have an `operation_id`. A call \
-    that is repeated with the same `operation_id` takes effect only once.";
+    the header has the current version. Otherwise the answer is 412.\n\n\
+    **Repetition.** A request that changes a balance, or that creates an account or a key, may have an `operation_id`. If the \
+    request is repeated with the same id, it takes effect only once.";
 
 /// Builds the OpenAPI description, one call at a time.
 struct Description {

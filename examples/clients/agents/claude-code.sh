@@ -1,6 +1,6 @@
 #!/bin/sh
-# Claude Code through weir, headless: the answer as it comes and its usage, one JSON object per line.
-# In a terminal the two exports are all that `claude` needs.
+# Runs Claude Code through weir without its user interface. Prints the streamed answer and its usage, one JSON object per line.
+# In a terminal, `claude` needs only the two exports.
 set -eu
 
 export ANTHROPIC_BASE_URL="$WEIR_URL"

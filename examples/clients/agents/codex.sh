@@ -1,6 +1,6 @@
 #!/bin/sh
-# Codex through weir, headless: the answer and its usage, one JSON object per line. Before: append codex-config.toml to
-# ~/.codex/config.toml, which says what weir is. The key is read from WEIR_KEY; the address there is replaced here.
+# Runs Codex through weir without its user interface. Prints the answer and its usage, one JSON object per line. First append
+# codex-config.toml to ~/.codex/config.toml. Codex reads the key from WEIR_KEY. This script replaces the address in that file.
 set -eu
 
 exec codex exec --json --skip-git-repo-check --model "${WEIR_MODEL:-gpt-5.6-sol}" \

@@ -3,7 +3,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 
 const client = new Anthropic({ baseURL: process.env.WEIR_URL, apiKey: process.env.WEIR_KEY });
-// The model alone decides which provider answers; nothing else here changes with it.
+// The model determines the provider. Another provider needs no other change in this program.
 const model = process.env.WEIR_MODEL ?? "claude-sonnet-5-5";
 const messages = [{ role: "user", content: "Tell me about rivers." }];
 

@@ -3,10 +3,10 @@
 import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: `${process.env.WEIR_URL}/v1`, apiKey: process.env.WEIR_KEY });
-// The model alone decides which provider answers; nothing else here changes with it.
+// The model determines the provider. Another provider needs no other change in this program.
 const model = process.env.WEIR_MODEL ?? "gpt-5.6-sol";
 
-// weir serves the Responses API; it has no chat completions.
+// weir serves the Responses API, and not the chat completions API.
 const stream = client.responses.stream({ model, input: "Tell me about rivers." });
 stream.on("response.output_text.delta", (event) => process.stdout.write(event.delta));
 const { usage } = await stream.finalResponse();

@@ -5,7 +5,7 @@ import os
 import anthropic
 
 client = anthropic.Anthropic(base_url=os.environ["WEIR_URL"], api_key=os.environ["WEIR_KEY"])
-# The model alone decides which provider answers; nothing else here changes with it.
+# The model determines the provider. Another provider needs no other change in this program.
 model = os.environ.get("WEIR_MODEL", "claude-sonnet-5-5")
 question = [{"role": "user", "content": "Tell me about rivers."}]
 

@@ -5,14 +5,14 @@ import os
 from google import genai
 
 client = genai.Client(api_key=os.environ["WEIR_KEY"], http_options={"base_url": os.environ["WEIR_URL"]})
-# The model alone decides which provider answers; nothing else here changes with it.
+# The model determines the provider. Another provider needs no other change in this program.
 model = os.environ.get("WEIR_MODEL", "gemini-3.8-flash")
 
 usage = None
 for chunk in client.models.generate_content_stream(model=model, contents="Tell me about rivers."):
     print(chunk.text or "", end="", flush=True)
-    # Every chunk may have it; the last one counts.
+    # Several chunks can contain the usage. The last one is final.
     usage = chunk.usage_metadata or usage
-# The tokens of reasoning stand beside those of the answer here; the other two SDKs count them as output.
+# This protocol counts reasoning tokens separately. The other two protocols include them in the output tokens.
 output = usage.candidates_token_count + (usage.thoughts_token_count or 0)
 print(f"\nusage: {usage.prompt_token_count} input tokens, {output} output tokens")

@@ -5,10 +5,10 @@ import os
 import openai
 
 client = openai.OpenAI(base_url=os.environ["WEIR_URL"] + "/v1", api_key=os.environ["WEIR_KEY"])
-# The model alone decides which provider answers; nothing else here changes with it.
+# The model determines the provider. Another provider needs no other change in this program.
 model = os.environ.get("WEIR_MODEL", "gpt-5.6-sol")
 
-# weir serves the Responses API; it has no chat completions.
+# weir serves the Responses API, and not the chat completions API.
 with client.responses.stream(model=model, input="Tell me about rivers.") as stream:
     for event in stream:
         if event.type == "response.output_text.delta":

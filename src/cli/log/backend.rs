@@ -35,20 +35,20 @@ pub enum MoveTarget {
 /// The arguments of `weir log move`.
 #[derive(Args, Clone, Debug)]
 pub struct MoveArgs {
-    /// The log backend to copy to, which must be the one that `[log] home` names
+    /// The log backend to copy to. It must be the one that `[log] home` names
     #[arg(long, value_enum)]
     pub to: MoveTarget,
     /// The first day to copy, in UTC [default: the first day that is kept]
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub(crate) from: Option<UtcDay>,
-    /// The day before which to stop [default: tomorrow]
+    /// The day after the last day to copy, in UTC [default: tomorrow]
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub(crate) until: Option<UtcDay>,
     /// Copy only rows of this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Also remove the rows of each day from the store, if the current log backend is verified to have them; the store must be
-    /// the previous log backend
+    /// Also remove the rows of each day from the store, after verifying that the current log backend has them. The previous log
+    /// backend must be the store
     #[arg(long)]
     pub remove: bool,
     #[command(flatten)]

@@ -43,7 +43,7 @@ pub struct ExportArgs {
     /// The format: one JSON object per line, CSV with a header line, or Parquet
     #[arg(long, value_parser = one_of::<LogForm>(&["jsonl", "csv", "parquet"]))]
     pub(crate) format: LogForm,
-    /// The file to write, which appears only when it is complete [default: standard output]
+    /// The file to write. It appears only when it is complete [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Replace the file if it exists

@@ -30,16 +30,16 @@ pub struct VerifyArgs {
     /// The first day, in UTC; required without --days
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
     pub(crate) from: Option<UtcDay>,
-    /// Only days before this one; required without --days
+    /// The day after the last day, in UTC; required without --days
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
     pub(crate) until: Option<UtcDay>,
-    /// The number of days, ending yesterday, instead of --from and --until
+    /// The number of days to compare, of which yesterday is the last one; replaces --from and --until
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=180))]
     pub days: Option<u16>,
     /// Compare only this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Replace daily sums that differ from the rows by the sums of the rows
+    /// Replace daily sums that differ from the rows with the sums of the rows
     #[arg(long)]
     pub mend: bool,
     /// Copy rows that the log backend lacks from this node's journal and the previous log backend

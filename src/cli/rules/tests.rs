@@ -38,7 +38,7 @@ fn explained_with(
     run(&RulesCommand::Explain(args), (&shipped(), models), &mut out).map(|()| String::from_utf8(out).unwrap())
 }
 
-/// The line of a rule in the shipped file, as its table begins there.
+/// Returns the line at which the table of a rule begins in the shipped file.
 fn line_of(rule: &str) -> usize {
     let file = shipped()
         .into_iter()

@@ -1,8 +1,9 @@
-//! The commands that concern the log's home.
+//! Tests of the commands that concern the log backend.
 
 use super::*;
 
-/// A day that some lane may yet bring rows of, unless it is `complete`, and whose rows are not those of the sums if it `lacks` some.
+/// Returns the answer about a day. Unless it is `complete`, a journal may still send rows of the day. If it `lacks` rows, the
+/// rows do not match the sums.
 fn verified(complete: bool, rows: u64, lacks: bool) -> (u16, Value) {
     let difference = json!({
         "of": "account", "name": null, "model": "m", "kept": { "requests": 2 }, "rows": { "requests": rows },
@@ -23,7 +24,7 @@ fn home(name: &str, former: Option<&str>) -> (u16, Value) {
     )
 }
 
-/// Nothing of the journal is missing.
+/// Returns the answer that the log lacks no row of the journal.
 fn journal() -> (u16, Value) {
     let day = json!({
         "account": "a", "day": "2026-11-01", "rows": 2, "missing": 0, "differing": 0, "brought": 0, "requests": [],
@@ -31,13 +32,13 @@ fn journal() -> (u16, Value) {
     (200, json!({ "days": [day], "next": null }))
 }
 
-/// So many rows were brought to the home.
+/// Returns the answer that `rows` rows were copied to the log backend.
 fn brought(rows: u64) -> (u16, Value) {
     let answer = json!({ "account": "a", "day": "2026-11-01", "home": "files", "rows": rows });
     (200, answer)
 }
 
-/// No counter differs.
+/// Returns the answer that no counter differs.
 fn counters() -> (u16, Value) {
     let periods = ["d20261101", "w2026W44", "m202611", "all"];
     let answer =
@@ -45,7 +46,7 @@ fn counters() -> (u16, Value) {
     (200, answer)
 }
 
-/// All that is asked of a day, of which that is found.
+/// Returns the answers to all calls about one day, of which `verified` is the comparison of the rows.
 fn all(verified: (u16, Value)) -> Vec<(u16, Value)> {
     vec![home("files", None), journal(), verified, counters()]
 }

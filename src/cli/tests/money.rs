@@ -68,7 +68,7 @@ async fn accounts_are_changed_by_what_was_given_alone() {
     }
 }
 
-/// Runs a command against a weir that takes calls and gives no answer to the first `lost` of them.
+/// Runs a command against a weir that accepts calls, but does not answer the first `lost` of them.
 async fn run_losing(lost: usize, command: &str) -> (Result<String, AdminClientError>, Vec<Value>) {
     let folder = TempDir::new().unwrap();
     let socket = folder.path().join("admin.sock");
@@ -79,7 +79,7 @@ async fn run_losing(lost: usize, command: &str) -> (Result<String, AdminClientEr
         for number in 0.. {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut call = Vec::new();
-            // The body is JSON without a brace inside, and the last there is.
+            // The body is JSON without inner braces, and is the last part of the call.
             while !call.ends_with(b"}") {
                 stream.read_buf(&mut call).await.unwrap();
             }
@@ -122,7 +122,7 @@ async fn a_credit_whose_answer_is_lost_is_asked_for_once_more_under_the_same_id(
             "each run has its own"
         );
     }
-    // What has no id is not made twice.
+    // A call without an id is not repeated.
     let (out, asked) = run_losing(1, "account update --id a --rpm 5").await;
     assert!(matches!(out, Err(AdminClientError::AnswerLost { .. })), "{out:?}");
     assert_eq!(asked.len(), 1);

@@ -1,4 +1,4 @@
-//! What options mean, and how a mistake in them is told.
+//! Tests of the options' meanings, and of errors in options.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The limits of request bodies.
+//! Tests of the limits of request bodies.
 
 use super::{needs_restart, parse};
 

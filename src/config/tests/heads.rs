@@ -1,4 +1,4 @@
-//! What heads may hold that have not come to their end.
+//! Tests of the memory limits for incomplete request heads.
 
 use super::*;
 use crate::config::limits::HeadsConfig;

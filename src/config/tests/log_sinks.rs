@@ -1,4 +1,4 @@
-//! Tests of `config::log_postgres`, `config::log_bucket` and `config::log_events`.
+//! Tests of `config::log`: the log backends and the billing events.
 
 use super::*;
 use crate::config::{
@@ -32,7 +32,7 @@ fn a_bucket_is_one_of_s3_unless_another_server_is_named() {
     }
     let said = bucket("endpoint = \"http://minio:9000\"\nallow_http = true\n");
     assert_eq!(said.endpoint(), "http://minio:9000");
-    // Without a name there is none, and the files are in a folder.
+    // Without a name, there is no bucket, and the files are in a folder.
     let LogBackendConfig::Files(files) = parse("[log]\nhome = \"files\"\n").unwrap().log.home else {
         panic!("files are the home")
     };
@@ -86,7 +86,7 @@ fn a_home_in_postgres_demands_a_proven_server_and_is_kept_for() {
         required: true,
     };
     assert_eq!(config.journal.sinks, [required, JournalSink::EMBEDDED_STORE]);
-    // What stands there without being the home is of no effect.
+    // The section of a backend that is not the log backend has no effect.
     let other = parse(&format!(
         "{REDIS}[log]\nhome = \"store\"\n[log.postgres]\nurl = \"env:URL\"\n"
     ))
@@ -156,7 +156,7 @@ fn an_embedded_store_is_no_home_and_was_none() {
     ] {
         assert_eq!(one_error(&format!("{sections}{line}\n")), told);
     }
-    // Of a store that cannot be read nothing is known.
+    // If the section of the store is invalid, the log backend is not checked against it.
     let error = one_error("[store]\nengine = \"paper\"\n[log]\nhome = \"store\"\n");
     assert!(error.contains("`store.engine`"), "{error}");
 }

@@ -1,9 +1,9 @@
-//! Tests of `config::openid`.
+//! Tests of `[console.openid]` in `config::console`.
 
 use super::*;
 use crate::domain::sign_in::Role;
 
-/// A whole section, with `more` in it.
+/// Returns a complete section that also contains `more`.
 fn section(more: &str) -> String {
     format!(
         "[console]\nlisten = \"127.0.0.1:8083\"\n[console.openid]\nissuer = \"https://login.example\"\nclient_id = \"weir\"\n{more}\n\

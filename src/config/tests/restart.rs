@@ -1,4 +1,4 @@
-//! What a change of the file needs another start for.
+//! Tests of the settings that take effect only at a start.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn a_setting_is_named_and_not_what_changes_beside_it() {
     let after = "[gateway]\nlisten = \"127.0.0.1:2\"\nkeepalive_seconds = 6\nthreads = 3\n[log]\nlevel = \"warn\"";
     assert_eq!(needs_restart(started, after), ["gateway.listen", "gateway.threads"]);
     assert_eq!(needs_restart(started, started), [""; 0]);
-    // A default that is spelt out changes nothing, and what is taken out is a change.
+    // Writing out a default is not a change. Removing a setting that differs from its default is a change.
     let spelt_out = format!("{started}\naccess_queue_lines = 65536");
     assert_eq!(needs_restart(started, &spelt_out), [""; 0]);
     let taken_out = started.replace("level = \"warn\"", "access_queue_lines = 65536");
@@ -31,7 +31,7 @@ fn settings_that_change_together_only_are_named_too() {
     );
 }
 
-/// The examples of the shipped file, as far as they differ from the defaults.
+/// Compares the defaults with the examples of the shipped file that differ from them.
 #[test]
 fn every_section_names_its_settings_whichever_way_they_change() {
     let text = all_at_work();

@@ -1,4 +1,4 @@
-//! `conf/weir.toml`, generated from the declarations.
+//! Generates `conf/weir.toml` from the declarations of the settings.
 
 use crate::config::Config;
 use crate::domain::settings::{
@@ -42,7 +42,7 @@ const CHAPTERS: [(&str, &str); 6] = [
     ("rules", "models"),
 ];
 
-/// The text of the file.
+/// Returns the text of the file.
 pub(super) fn made() -> String {
     let told = Config::describe_keys();
     page(&HEAD.replace("{at_start}", &at_start(&told)), &CHAPTERS, &told)

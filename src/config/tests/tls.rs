@@ -1,4 +1,4 @@
-//! Tests of `config::tls`.
+//! Tests of the settings of TLS.
 
 use super::*;
 use crate::config::gateway::CertificateConfig;

@@ -1,4 +1,4 @@
-//! Values that are refused, each by its key.
+//! Tests of invalid values and of the errors that name their settings.
 
 use super::*;
 

@@ -39,7 +39,7 @@ pub(crate) enum AnswerEvent<'e> {
     /// The beginning of a call. Calls can overlap; [`call_order::CallOrder`] makes them sequential.
     Call {
         /// The index of the call in this answer.
-        slot: u32,
+        call_index: u32,
         /// The provider's id of the call; empty if the provider gives none.
         id: Cow<'e, str>,
         /// The tool's name at the provider.
@@ -48,19 +48,19 @@ pub(crate) enum AnswerEvent<'e> {
     /// More of a call's arguments, a piece of JSON text.
     Arguments {
         /// The index of the call in this answer.
-        slot: u32,
+        call_index: u32,
         /// The piece of the arguments.
         json: Cow<'e, str>,
     },
     /// The end of a complete call. Not every provider sends it.
     CallEnd {
         /// The index of the call in this answer.
-        slot: u32,
+        call_index: u32,
     },
     /// The end of a call that was cut off by the end of the answer. Its arguments are incomplete, so no client may run it.
     CallCut {
         /// The index of the call in this answer.
-        slot: u32,
+        call_index: u32,
     },
     /// A source of the preceding text.
     Cited(Citation<'e>),
@@ -87,17 +87,17 @@ impl AnswerEvent<'_> {
             Self::Thought(text) => AnswerEvent::Thought(owned(text)),
             Self::Refusal(text) => AnswerEvent::Refusal(owned(text)),
             Self::Reasoning(state) => AnswerEvent::Reasoning(state.into_owned()),
-            Self::Call { slot, id, name } => AnswerEvent::Call {
-                slot,
+            Self::Call { call_index, id, name } => AnswerEvent::Call {
+                call_index,
                 id: owned(id),
                 name: owned(name),
             },
-            Self::Arguments { slot, json } => AnswerEvent::Arguments {
-                slot,
+            Self::Arguments { call_index, json } => AnswerEvent::Arguments {
+                call_index,
                 json: owned(json),
             },
-            Self::CallEnd { slot } => AnswerEvent::CallEnd { slot },
-            Self::CallCut { slot } => AnswerEvent::CallCut { slot },
+            Self::CallEnd { call_index } => AnswerEvent::CallEnd { call_index },
+            Self::CallCut { call_index } => AnswerEvent::CallCut { call_index },
             Self::Cited(citation) => AnswerEvent::Cited(Citation {
                 url: owned(citation.url),
                 title: citation.title.map(owned),

@@ -38,13 +38,13 @@ metrics! {
     pub(crate) struct RequestMetrics {
         /// Requests that have ended, by outcome.
         ended: CounterFamily<5> = "weir_requests_total" ["protocol", "model", "provider", "outcome", "status_class"];
-        /// Tokens and tool calls that providers reported, each under exactly one type.
+        /// Tokens and tool calls that providers reported. Each is counted under exactly one type.
         tokens: CounterFamily<3> = "weir_tokens_total" ["provider", "model", "type"];
         /// The sizes of request bodies in bytes.
         body_bytes: Histogram = "weir_request_body_bytes" in BODY_BUCKETS;
         /// Requests that weir itself refused.
         refusals: CounterFamily<2> = "weir_refusals_total" ["protocol", "reason"];
-        /// Members of translated requests and contents of their answers that were not carried over as they are.
+        /// Parts of translated requests and answers that translation did not carry over unchanged, by verdict.
         translation_losses: CounterFamily<3> = "weir_translation_losses_total" ["from", "to", "verdict"];
         /// Requests that are being served.
         in_flight: Gauge = "weir_requests_in_flight";
@@ -56,7 +56,7 @@ metrics! {
         head_bytes_buffered: Gauge = "weir_head_bytes_buffered";
         /// Detached answers, which are read to their end although their clients have disconnected.
         unattended: Gauge = "weir_detached_answers";
-        /// Answers that were to be read to their end although their client had disconnected, by how they ended.
+        /// Answers to be read to their end after their clients had disconnected, by how they ended.
         unattended_ended: CounterFamily<1> = "weir_detached_answers_total" ["end"];
     }
 }
@@ -85,7 +85,8 @@ metrics! {
     pub(crate) struct ConnectionMetrics {
         /// Open connections of clients.
         open: GaugeFamily<1> = "weir_connections" ["listener"];
-        /// Connections of clients that weir closed because of a limit or a violation of the protocol.
+        /// Connections of clients that weir closed, by reason: a limit, a violation of the protocol, or the normal end of an idle
+        /// connection.
         closed: CounterFamily<2> = "weir_connections_closed_total" ["listener", "reason"];
         /// The last second in which a listener's certificate and its entire chain are valid, as a Unix time.
         certificate_end: GaugeFamily<3> = "weir_tls_certificate_end_timestamp_seconds" ["listener", "name", "key"];
@@ -97,13 +98,13 @@ metrics! {
     pub(crate) struct SocketMetrics {
         /// Open WebSockets.
         open: Gauge = "weir_sockets_open";
-        /// WebSockets that have ended, by what ended them.
+        /// WebSockets that have ended, by the cause of the end.
         ended: CounterFamily<1> = "weir_sockets_total" ["end"];
         /// Requests on WebSockets that have begun. They also count in weir_requests_total.
         turns: Counter = "weir_socket_turns_total";
-        /// Frames on WebSockets that were refused without a request, by the code of the error.
+        /// Messages on WebSockets that weir refused before a request began, by the code of the error.
         turns_refused: CounterFamily<1> = "weir_socket_turns_refused_total" ["why"];
-        /// The numbers of requests on WebSockets that have ended.
+        /// The number of requests on each WebSocket that has ended.
         turns_of_socket: Histogram = "weir_socket_turns" in TURN_BUCKETS;
         /// Bytes of memory that the conversations of WebSockets occupy.
         state_bytes: Gauge = "weir_socket_state_bytes";
@@ -113,11 +114,11 @@ metrics! {
         continuations: CounterFamily<1> = "weir_socket_continuations_total" ["state"];
         /// Open WebSockets to providers.
         lines_open: Gauge = "weir_provider_sockets_open";
-        /// WebSockets to providers that have ended, by what ended them.
+        /// WebSockets to providers that have ended, by the cause of the end.
         lines_ended: CounterFamily<1> = "weir_provider_sockets_total" ["end"];
         /// Requests that were sent to a provider over a WebSocket.
         line_turns: Counter = "weir_provider_socket_turns_total";
-        /// Handshakes of WebSockets that a provider has not accepted, by its answer.
+        /// WebSocket handshakes that a provider refused, by the provider's answer.
         handshakes_refused: CounterFamily<1> = "weir_provider_socket_handshakes_refused_total" ["why"];
     }
 }
@@ -125,19 +126,19 @@ metrics! {
 metrics! {
     /// Providers: attempts, credentials, backends and circuits.
     pub(crate) struct ProviderMetrics {
-        /// Further attempts at a provider for the same request.
+        /// Attempts at a provider after the first attempt of a request, by reason.
         retries: CounterFamily<2> = "weir_upstream_retries_total" ["provider", "reason"];
         /// 1 while the provider is switched on and in use, 0 otherwise.
         on: GaugeFamily<1> = "weir_provider_enabled" ["provider"];
         /// Answers in which a provider refused weir's own credential.
         credential_refused: CounterFamily<1> = "weir_provider_credential_refused_total" ["provider"];
-        /// Credentials that are not used for a while, because the provider limited or refused them.
+        /// Credentials that are cooling down, because the provider limited or refused them.
         credentials_resting: GaugeFamily<1> = "weir_provider_credentials_cooling_down" ["provider"];
-        /// Backends of a provider that are not used for a while, because they failed several times in a row.
+        /// Backends of a provider that are skipped, because they failed several times in a row.
         backends_ejected: GaugeFamily<1> = "weir_provider_backends_ejected" ["provider"];
         /// Models for which a provider's circuit is open, because requests failed several times in a row.
         circuits_open: GaugeFamily<1> = "weir_provider_circuits_open" ["provider"];
-        /// Requests that went to another provider, because this one had failed recently.
+        /// Requests that skipped the provider and went to another one, because the provider had failed recently.
         skipped: CounterFamily<1> = "weir_provider_skipped_requests_total" ["provider"];
         /// Failed lookups of the addresses of providers' hosts.
         resolver_failures: CounterFamily<1> = "weir_resolver_failures_total" ["host"];
@@ -157,7 +158,7 @@ metrics! {
         admitted_offline: Counter = "weir_admitted_by_grace_total";
         /// Requests admitted from leases, without a call to the store.
         admitted_leased: Counter = "weir_admitted_leased_total";
-        /// Leases of keys that this node has now.
+        /// Leases that this node has.
         leases: Gauge = "weir_leases";
         /// The amount in nano-USD by which a key can exceed its limits: per running request (request, the maximum seen), per node
         /// that is cut off from the store (grace; grace_account for all keys of an account together), and if the store loses its
@@ -169,7 +170,7 @@ metrics! {
         held: Gauge = "weir_held_nano_usd";
         /// Requests that wait, because the holds of running requests have used up what remains of a quota or a balance.
         held_waiting: Gauge = "weir_admission_queue_length";
-        /// Accounts whose balance was at or below its warning level when the account was last used.
+        /// Accounts whose balance was at or below their low balance when they were last used.
         accounts_low: Gauge = "weir_accounts_low";
     }
 }
@@ -211,9 +212,9 @@ metrics! {
         clock_offset: FloatGauge = "weir_clock_offset_seconds";
         /// The time from the request for an admission to its first answer, including the record in the journal, in seconds.
         admission: Histogram = "weir_admission_duration_seconds" in ADMISSION_BUCKETS;
-        /// Lookups and other events of the key cache.
+        /// Events of the key cache, such as hits and misses.
         key_cache: CounterFamily<1> = "weir_key_cache_total" ["event"];
-        /// Hours whose counters on this node the store had not accepted at the last attempt.
+        /// Hours of this node whose counters for the stability record the store has not accepted yet.
         stability_untold_hours: Gauge = "weir_stability_unpublished_hours";
         /// The Unix time at which the published stability record was last read from the store; 0 if it never was.
         stability_read_at: Gauge = "weir_stability_read_timestamp_seconds";
@@ -225,7 +226,7 @@ metrics! {
     pub(crate) struct LogMetrics {
         /// Rows of the consumption log that a sink has written.
         rows: CounterFamily<1> = "weir_log_sink_rows_total" ["sink"];
-        /// Times that a sink of the consumption log refused rows or was unreachable.
+        /// Failed attempts to write rows to a sink of the consumption log.
         failures: CounterFamily<1> = "weir_log_sink_failures_total" ["sink"];
         /// Bytes of the journal after the last row that a sink of the consumption log has. The journal retains them for the sink.
         behind_bytes: GaugeFamily<1> = "weir_log_sink_behind_bytes" ["sink"];
@@ -236,9 +237,9 @@ metrics! {
         /// The Unix time at which `weir log verify` last found that yesterday's rows of all accounts match the daily sums; 0 if
         /// it has not since the start.
         verified_at: Gauge = "weir_log_verified_timestamp_seconds";
-        /// Lines of the access log that were lost.
+        /// Lines of the access log that were dropped, because they could not be written in time.
         access_dropped: Counter = "weir_access_log_dropped_total";
-        /// Messages for standard error that were lost.
+        /// Messages for standard error that were dropped, because they could not be written in time.
         diagnostics_dropped: Counter = "weir_diagnostics_dropped_total";
     }
 }

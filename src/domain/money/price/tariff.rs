@@ -19,18 +19,18 @@ use crate::domain::{
 pub(crate) struct Tariff {
     /// The name of the price, by which a model's `price` refers to it.
     pub name: String,
-    /// The provider that the price is for; `None` for all providers.
+    /// The provider that the price is for. If it is missing, the price is for all providers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// The published source of the prices, as written in the price list.
     pub source: String,
     /// Token prices by the size of the prompt, in ascending order. The first tier is for any prompt.
     pub tiers: Vec<Tier>,
-    /// The price of a reasoning token with the prices in `tiers`; `None` if it is the price of any output token.
+    /// The price of a reasoning token with the prices in `tiers`. If it is missing, the price of an output token applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<TokenPrice>,
-    /// The price of an input token that the provider's own tools added, with the prices in `tiers`; `None` if it is the price of
-    /// any input token.
+    /// The price of an input token that the provider's own tools added, with the prices in `tiers`. If it is missing, the price
+    /// of an input token applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_input: Option<TokenPrice>,
     /// Prices per call of the provider's own tools, and per request.

@@ -19,7 +19,7 @@ pub(crate) struct CallOrder {
 /// The call that is being passed on.
 #[derive(Debug)]
 struct OpenCall {
-    slot: u32,
+    call_index: u32,
     arguments: JsonEnd,
     /// The provider has ended the call, although its arguments are not complete JSON. If further content follows, the call is
     /// complete; if the answer ends, the call may have been cut off.
@@ -31,7 +31,7 @@ struct OpenCall {
 enum WaitingEvent {
     /// A call with its arguments so far, and whether the provider has ended it.
     Call {
-        slot: u32,
+        call_index: u32,
         id: String,
         name: String,
         arguments: String,
@@ -59,28 +59,28 @@ impl CallOrder {
             }
             // The waiting events are dropped: emitting them would end the open call, which is incomplete.
             (_, failed @ AnswerEvent::Failed { .. }) => emit(failed),
-            (None, AnswerEvent::Call { slot, id, name }) => {
-                self.open = Some(OpenCall::new(slot));
-                emit(AnswerEvent::Call { slot, id, name })
+            (None, AnswerEvent::Call { call_index, id, name }) => {
+                self.open = Some(OpenCall::new(call_index));
+                emit(AnswerEvent::Call { call_index, id, name })
             }
             (None, AnswerEvent::CallEnd { .. }) => Ok(()),
             (None, other) => emit(other),
-            (Some(open), AnswerEvent::Arguments { slot, json }) if slot == open.slot => {
+            (Some(open), AnswerEvent::Arguments { call_index, json }) if call_index == open.call_index => {
                 // Some hosts send the arguments again after they are complete.
                 let end = open.end_with(&json);
                 let json = match end.and_then(|end| json.get(..end)) {
                     Some(last) => Cow::Owned(last.to_owned()),
                     None => json,
                 };
-                emit(AnswerEvent::Arguments { slot, json })?;
+                emit(AnswerEvent::Arguments { call_index, json })?;
                 if end.is_some() { self.release(emit) } else { Ok(()) }
             }
-            (Some(open), AnswerEvent::CallEnd { slot }) if slot == open.slot => {
+            (Some(open), AnswerEvent::CallEnd { call_index }) if call_index == open.call_index => {
                 open.has_ended = true;
                 Ok(())
             }
-            (Some(open), AnswerEvent::CallCut { slot }) if slot == open.slot => {
-                emit(AnswerEvent::CallCut { slot })?;
+            (Some(open), AnswerEvent::CallCut { call_index }) if call_index == open.call_index => {
+                emit(AnswerEvent::CallCut { call_index })?;
                 self.release(emit)
             }
             (Some(open), content) if open.has_ended && is_more_content(&content) => {
@@ -98,20 +98,20 @@ impl CallOrder {
             return Err(AnswerFault::CallsTooLarge);
         }
         match event {
-            AnswerEvent::Call { slot, id, name } => self.waiting.push_back(WaitingEvent::Call {
-                slot,
+            AnswerEvent::Call { call_index, id, name } => self.waiting.push_back(WaitingEvent::Call {
+                call_index,
                 id: id.into_owned(),
                 name: name.into_owned(),
                 arguments: String::new(),
                 ended: false,
             }),
-            AnswerEvent::Arguments { slot, json } => {
-                if let Some((arguments, _)) = self.waiting_call(slot) {
+            AnswerEvent::Arguments { call_index, json } => {
+                if let Some((arguments, _)) = self.waiting_call(call_index) {
                     arguments.push_str(&json);
                 }
             }
-            AnswerEvent::CallEnd { slot } => {
-                if let Some((_, ended)) = self.waiting_call(slot) {
+            AnswerEvent::CallEnd { call_index } => {
+                if let Some((_, ended)) = self.waiting_call(call_index) {
                     *ended = true;
                 }
             }
@@ -123,8 +123,11 @@ impl CallOrder {
     fn waiting_call(&mut self, wanted: u32) -> Option<(&mut String, &mut bool)> {
         self.waiting.iter_mut().find_map(|event| match event {
             WaitingEvent::Call {
-                slot, arguments, ended, ..
-            } if *slot == wanted => Some((arguments, ended)),
+                call_index,
+                arguments,
+                ended,
+                ..
+            } if *call_index == wanted => Some((arguments, ended)),
             _ => None,
         })
     }
@@ -139,7 +142,7 @@ impl CallOrder {
                     emit(other)?;
                 }
                 WaitingEvent::Call {
-                    slot,
+                    call_index,
                     id,
                     name,
                     mut arguments,
@@ -148,17 +151,17 @@ impl CallOrder {
                     self.waiting_bytes = self
                         .waiting_bytes
                         .saturating_sub(id.len() + name.len() + arguments.len());
-                    let mut open = OpenCall::new(slot);
+                    let mut open = OpenCall::new(call_index);
                     let end = open.end_with(&arguments);
                     arguments.truncate(end.unwrap_or(arguments.len()));
                     emit(AnswerEvent::Call {
-                        slot,
+                        call_index,
                         id: id.into(),
                         name: name.into(),
                     })?;
                     if !arguments.is_empty() {
                         emit(AnswerEvent::Arguments {
-                            slot,
+                            call_index,
                             json: arguments.into(),
                         })?;
                     }
@@ -184,7 +187,9 @@ impl CallOrder {
             if let Some(open) = self.open.take()
                 && is_cut
             {
-                emit(AnswerEvent::CallCut { slot: open.slot })?;
+                emit(AnswerEvent::CallCut {
+                    call_index: open.call_index,
+                })?;
             }
             self.release(emit)?;
             if self.open.is_none() {
@@ -214,9 +219,9 @@ fn is_more_content(event: &AnswerEvent<'_>) -> bool {
 }
 
 impl OpenCall {
-    fn new(slot: u32) -> Self {
+    fn new(call_index: u32) -> Self {
         Self {
-            slot,
+            call_index,
             arguments: JsonEnd::new(),
             has_ended: false,
         }
@@ -259,17 +264,17 @@ mod tests {
         lines
     }
 
-    fn call(slot: u32) -> AnswerEvent<'static> {
+    fn call(call_index: u32) -> AnswerEvent<'static> {
         AnswerEvent::Call {
-            slot,
-            id: format!("call_{slot}").into(),
-            name: format!("tool{slot}").into(),
+            call_index,
+            id: format!("call_{call_index}").into(),
+            name: format!("tool{call_index}").into(),
         }
     }
 
-    fn piece(slot: u32, json: &str) -> AnswerEvent<'static> {
+    fn piece(call_index: u32, json: &str) -> AnswerEvent<'static> {
         AnswerEvent::Arguments {
-            slot,
+            call_index,
             json: json.to_owned().into(),
         }
     }
@@ -283,13 +288,13 @@ mod tests {
             let mut next = [0_usize; 3];
             let mut events = Vec::new();
             for ticket in order {
-                let slot = ticket % 3;
-                let number = u32::try_from(slot).unwrap();
-                let at = next[slot];
-                next[slot] += 1;
+                let call_index = ticket % 3;
+                let number = u32::try_from(call_index).unwrap();
+                let at = next[call_index];
+                next[call_index] += 1;
                 events.push(if at == 0 { call(number) } else { piece(number, PIECES[at - 1]) });
                 if at == PIECES.len() && ends {
-                    events.push(AnswerEvent::CallEnd { slot: number });
+                    events.push(AnswerEvent::CallEnd { call_index: number });
                 }
             }
             events.push(AnswerEvent::Stop(StopCause::Calls));
@@ -297,7 +302,7 @@ mod tests {
             let whole = PIECES.concat();
             let mut calls: Vec<_> = lines[..3].to_vec();
             calls.sort();
-            prop_assert_eq!(calls, (0..3).map(|slot| format!("tool{slot}: {whole}")).collect::<Vec<_>>());
+            prop_assert_eq!(calls, (0..3).map(|call_index| format!("tool{call_index}: {whole}")).collect::<Vec<_>>());
             prop_assert_eq!(&lines[3..], ["Stop(Calls)"]);
         }
     }
@@ -316,9 +321,9 @@ mod tests {
         ]);
         let expected = [
             "tool0: ",
-            "CallCut { slot: 0 }",
+            "CallCut { call_index: 0 }",
             "tool1: {",
-            "CallCut { slot: 1 }",
+            "CallCut { call_index: 1 }",
             "text",
             "Stop(MaxTokens)",
         ];
@@ -327,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_call_whose_arguments_are_incomplete_is_cut_off_by_an_early_end_alone() {
-        let end = |slot: u32| AnswerEvent::CallEnd { slot };
+        let end = |call_index: u32| AnswerEvent::CallEnd { call_index };
         let refusal = AnswerEvent::Refusal("no".into());
         for cause in [
             StopCause::Sequence,
@@ -346,7 +351,7 @@ mod tests {
                     events.extend([refusal.clone(), stop.clone()]);
                     let cut = format!("tool0: {arguments}");
                     let last = format!("Stop({cause:?})");
-                    let expected = [&*cut, "CallCut { slot: 0 }", "Refusal(\"no\")", &*last];
+                    let expected = [&*cut, "CallCut { call_index: 0 }", "Refusal(\"no\")", &*last];
                     assert_eq!(passed(&events), expected, "{ends}");
                 }
             }

@@ -162,16 +162,16 @@ impl GeminiAnswerReader {
             let signature = Cow::Owned(signature);
             emit(AnswerEvent::Reasoning(ReasoningState::Signature { signature }))?;
         }
-        let slot = self.calls;
-        self.calls = slot.saturating_add(1);
+        let call_index = self.calls;
+        self.calls = call_index.saturating_add(1);
         emit(AnswerEvent::Call {
-            slot,
+            call_index,
             id: Cow::Owned(call.id),
             name: Cow::Owned(call.name),
         })?;
         let json = Cow::Owned(call.arguments.into_json());
-        emit(AnswerEvent::Arguments { slot, json })?;
-        emit(AnswerEvent::CallEnd { slot })
+        emit(AnswerEvent::Arguments { call_index, json })?;
+        emit(AnswerEvent::CallEnd { call_index })
     }
 
     fn on_source(&mut self, source: Option<Citation<'_>>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {

@@ -54,7 +54,7 @@ enum OpenContent {
     },
     /// A call, with the input from the block's start. This input counts if it has members and no piece of input follows.
     Call {
-        slot: u32,
+        call_index: u32,
         input: String,
         has_arguments: bool,
     },
@@ -121,9 +121,9 @@ struct MessagesAnswerBlock<'a> {
 
 impl MessagesAnswerBlock<'_> {
     /// Returns the beginning of the call that this block contains.
-    fn call(&self, slot: u32) -> AnswerEvent<'_> {
+    fn call(&self, call_index: u32) -> AnswerEvent<'_> {
         AnswerEvent::Call {
-            slot,
+            call_index,
             id: Cow::Borrowed(self.id.as_deref().unwrap_or_default()),
             name: Cow::Borrowed(self.name.as_deref().unwrap_or_default()),
         }
@@ -203,8 +203,8 @@ impl MessagesAnswerReader {
         self.stop_reason = answer.stop_reason;
         if ends_with_call && self.stop_cause().is_some_and(StopCause::is_cut) {
             // The arguments are always an object, which lacks the members that the model had not written yet.
-            let slot = self.calls.saturating_sub(1);
-            emit(AnswerEvent::CallCut { slot })?;
+            let call_index = self.calls.saturating_sub(1);
+            emit(AnswerEvent::CallCut { call_index })?;
         }
         self.on_answer_delta(None, answer.stop_details, emit)?;
         self.stop(emit)
@@ -255,11 +255,11 @@ impl MessagesAnswerReader {
                 emit(AnswerEvent::Reasoning(ReasoningState::Redacted { data }))?;
             }
             CALL_BLOCK => {
-                let slot = self.calls;
-                self.calls = slot.saturating_add(1);
-                emit(block.call(slot))?;
+                let call_index = self.calls;
+                self.calls = call_index.saturating_add(1);
+                emit(block.call(call_index))?;
                 content = OpenContent::Call {
-                    slot,
+                    call_index,
                     input: block.input.map_or("", RawValue::get).to_owned(),
                     has_arguments: false,
                 };
@@ -305,13 +305,15 @@ impl MessagesAnswerReader {
             "input_json_delta" => match (content, delta.partial_json.as_deref()) {
                 (
                     Some(OpenContent::Call {
-                        slot, has_arguments, ..
+                        call_index,
+                        has_arguments,
+                        ..
                     }),
                     Some(json),
                 ) if !json.is_empty() => {
                     *has_arguments = true;
-                    let (slot, json) = (*slot, Cow::Borrowed(json));
-                    emit(AnswerEvent::Arguments { slot, json })
+                    let (call_index, json) = (*call_index, Cow::Borrowed(json));
+                    emit(AnswerEvent::Arguments { call_index, json })
                 }
                 _ => Ok(()),
             },
@@ -414,15 +416,15 @@ fn end_content(content: OpenContent, emit: &mut Emit<'_>) -> Result<(), AnswerFa
             emit(AnswerEvent::Reasoning(ReasoningState::Thinking { text, signature }))
         }
         OpenContent::Call {
-            slot,
+            call_index,
             input,
             has_arguments,
         } => {
             if !has_arguments && has_members(&input) {
                 let json = Cow::Owned(input);
-                emit(AnswerEvent::Arguments { slot, json })?;
+                emit(AnswerEvent::Arguments { call_index, json })?;
             }
-            emit(AnswerEvent::CallEnd { slot })
+            emit(AnswerEvent::CallEnd { call_index })
         }
     }
 }

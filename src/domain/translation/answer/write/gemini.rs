@@ -45,7 +45,7 @@ pub(crate) struct GeminiAnswerWriter {
 /// A call whose pieces are collected, because the client gets it in one part.
 #[derive(Debug)]
 struct CollectedCall {
-    slot: u32,
+    call_index: u32,
     call: ToolCall<'static>,
     signature: Option<String>,
 }
@@ -104,8 +104,8 @@ impl GeminiAnswerWriter {
                 self.on_text(&text, false, out);
             }
             AnswerEvent::Reasoning(state) => self.on_reasoning(&state, out),
-            AnswerEvent::Call { slot, id, name } => self.on_call(slot, &id, &name, out),
-            AnswerEvent::Arguments { slot, json } => self.on_arguments(slot, &json)?,
+            AnswerEvent::Call { call_index, id, name } => self.on_call(call_index, &id, &name, out),
+            AnswerEvent::Arguments { call_index, json } => self.on_arguments(call_index, &json)?,
             AnswerEvent::Stop(cause) => {
                 self.end_call(out);
                 self.stop = self.stop.or(Some(cause));
@@ -116,7 +116,7 @@ impl GeminiAnswerWriter {
                 }
                 self.fail(status, &message, out);
             }
-            AnswerEvent::CallCut { slot } => self.drop_call(slot),
+            AnswerEvent::CallCut { call_index } => self.drop_call(call_index),
             AnswerEvent::Cited(_) => self.losses.add(AnswerLosses::CITATION),
             AnswerEvent::Lost(kind) => self.losses.add(kind),
             AnswerEvent::Begin | AnswerEvent::CallEnd { .. } => {}
@@ -192,7 +192,7 @@ impl GeminiAnswerWriter {
         }
     }
 
-    fn on_call(&mut self, slot: u32, id: &str, name: &str, out: &mut String) {
+    fn on_call(&mut self, call_index: u32, id: &str, name: &str, out: &mut String) {
         self.end_call(out);
         let id = match id.is_empty() {
             true => Cow::Borrowed(""),
@@ -201,7 +201,7 @@ impl GeminiAnswerWriter {
         let tool = self.frame.names.called_tool(name);
         let name = tool.map_or(name, |tool| tool.name.as_str()).to_owned();
         self.call = Some(CollectedCall {
-            slot,
+            call_index,
             call: ToolCall {
                 id,
                 name: Cow::Owned(name),
@@ -211,11 +211,14 @@ impl GeminiAnswerWriter {
         });
     }
 
-    fn on_arguments(&mut self, slot: u32, json: &str) -> Result<(), AnswerFault> {
-        let Some(CollectedCall { slot: open, call, .. }) = &mut self.call else {
+    fn on_arguments(&mut self, call_index: u32, json: &str) -> Result<(), AnswerFault> {
+        let Some(CollectedCall {
+            call_index: open, call, ..
+        }) = &mut self.call
+        else {
             return Ok(());
         };
-        if *open != slot {
+        if *open != call_index {
             return Ok(());
         }
         if call.arguments.len() + json.len() > WAITING_BYTES_MAX {
@@ -226,8 +229,8 @@ impl GeminiAnswerWriter {
     }
 
     /// Drops the collected call, because a client could run it without the rest of its arguments.
-    fn drop_call(&mut self, slot: u32) {
-        if let Some(cut) = self.call.take_if(|call| call.slot == slot) {
+    fn drop_call(&mut self, call_index: u32) {
+        if let Some(cut) = self.call.take_if(|call| call.call_index == call_index) {
             self.held = cut.signature;
             self.losses.add(AnswerLosses::CALL);
         }

@@ -107,8 +107,8 @@ impl MessagesAnswerWriter {
                 self.on_text(&text, out);
             }
             AnswerEvent::Reasoning(state) => self.on_reasoning(&state, out),
-            AnswerEvent::Call { slot, id, name } => self.on_call(slot, &id, &name, out),
-            AnswerEvent::Arguments { slot, json } => self.on_arguments(slot, &json, out)?,
+            AnswerEvent::Call { call_index, id, name } => self.on_call(call_index, &id, &name, out),
+            AnswerEvent::Arguments { call_index, json } => self.on_arguments(call_index, &json, out)?,
             AnswerEvent::Cited(citation) => self.on_citation(&citation, out),
             AnswerEvent::Stop(cause) => self.on_stop(cause, out)?,
             AnswerEvent::Failed { status, message } => {
@@ -117,7 +117,7 @@ impl MessagesAnswerWriter {
                 }
                 self.fail(status, &message, out);
             }
-            AnswerEvent::CallCut { slot } => self.on_call_cut(slot, out),
+            AnswerEvent::CallCut { call_index } => self.on_call_cut(call_index, out),
             AnswerEvent::Lost(kind) => self.losses.add(kind),
             AnswerEvent::CallEnd { .. } => {}
         }
@@ -253,7 +253,7 @@ impl MessagesAnswerWriter {
         }
     }
 
-    fn on_call(&mut self, slot: u32, id: &str, name: &str, out: &mut String) {
+    fn on_call(&mut self, call_index: u32, id: &str, name: &str, out: &mut String) {
         let id = match id.is_empty() {
             true => format!("toolu_{}_{}", self.frame.id, self.calls),
             false => client_id(id).into_owned(),
@@ -261,23 +261,23 @@ impl MessagesAnswerWriter {
         let tool = self.frame.names.called_tool(name);
         let name = tool.map_or(name, |tool| tool.name.as_str()).to_owned();
         self.calls += 1;
-        self.start_block(MessageBlock::call(slot, id, name), out);
+        self.start_block(MessageBlock::call(call_index, id, name), out);
         self.ends_with_text = false;
     }
 
     /// Passes on a piece of the arguments in a stream if they are an object. Clients expect an object, so other arguments are
     /// retained until they are complete.
-    fn on_arguments(&mut self, slot: u32, json: &str, out: &mut String) -> Result<(), AnswerFault> {
+    fn on_arguments(&mut self, call_index: u32, json: &str, out: &mut String) -> Result<(), AnswerFault> {
         let is_stream = self.is_stream();
         let Some(MessageBlock::Call {
-            slot: open,
+            call_index: open,
             call,
             is_passed_on,
         }) = &mut self.open
         else {
             return Ok(());
         };
-        if *open != slot || json.is_empty() {
+        if *open != call_index || json.is_empty() {
             return Ok(());
         }
         let mut piece = Cow::Borrowed(json);
@@ -302,17 +302,17 @@ impl MessagesAnswerWriter {
 
     /// Drops a call with incomplete arguments from a message, because a client could run it. A stream contains the call already,
     /// and its stop reason says that the call is incomplete.
-    fn on_call_cut(&mut self, slot: u32, out: &mut String) {
+    fn on_call_cut(&mut self, call_index: u32, out: &mut String) {
         let is_stream = self.is_stream();
         let Some(MessageBlock::Call {
-            slot: open,
+            call_index: open,
             is_passed_on,
             ..
         }) = &mut self.open
         else {
             return;
         };
-        if *open != slot {
+        if *open != call_index {
             return;
         }
         self.ends_with_text = self.has_text;

@@ -136,16 +136,16 @@ impl ResponsesAnswerWriter {
             AnswerEvent::Refusal(text) => self.add_to_message(MessagePartKind::Refusal, &text, out),
             AnswerEvent::Thought(text) => self.add_thought(&text, out),
             AnswerEvent::Reasoning(state) => self.end_reasoning(&state, out),
-            AnswerEvent::Call { slot, id, name } => self.begin_call(slot, &id, &name, out),
-            AnswerEvent::Arguments { slot, json } => self.add_arguments(slot, &json, out),
-            AnswerEvent::CallEnd { slot } => {
-                if self.is_open_call(slot) {
+            AnswerEvent::Call { call_index, id, name } => self.begin_call(call_index, &id, &name, out),
+            AnswerEvent::Arguments { call_index, json } => self.add_arguments(call_index, &json, out),
+            AnswerEvent::CallEnd { call_index } => {
+                if self.is_open_call(call_index) {
                     self.close_item(false, out);
                 }
                 Ok(())
             }
-            AnswerEvent::CallCut { slot } => {
-                self.cut_call(slot, out);
+            AnswerEvent::CallCut { call_index } => {
+                self.cut_call(call_index, out);
                 Ok(())
             }
             AnswerEvent::Cited(citation) => self.cite(&citation, out),
@@ -310,9 +310,9 @@ impl ResponsesAnswerWriter {
     }
 
     /// Ends a call with incomplete arguments, so that no client runs it.
-    fn cut_call(&mut self, slot: u32, out: &mut String) {
+    fn cut_call(&mut self, call_index: u32, out: &mut String) {
         match self.open.take() {
-            Some(OpenItem::Call(call)) if call.has_slot(slot) => {
+            Some(OpenItem::Call(call)) if call.has_slot(call_index) => {
                 let item = call.cut(&self.response.frame().id, &mut self.events, out);
                 self.response.add_item(&item);
             }
@@ -403,7 +403,7 @@ impl ResponsesAnswerWriter {
         Ok(())
     }
 
-    fn begin_call(&mut self, slot: u32, id: &str, name: &str, out: &mut String) -> Result<(), AnswerFault> {
+    fn begin_call(&mut self, call_index: u32, id: &str, name: &str, out: &mut String) -> Result<(), AnswerFault> {
         self.keep(id.len() + name.len())?;
         self.close_item(false, out);
         let place = self.next_place(FUNCTION_PREFIX);
@@ -417,20 +417,20 @@ impl ResponsesAnswerWriter {
             name: name.to_owned(),
             kind: ToolKind::Function,
         });
-        let call = CallItem::open(slot, call_id, tool, place, &mut self.events, out);
+        let call = CallItem::open(call_index, call_id, tool, place, &mut self.events, out);
         self.open = Some(OpenItem::Call(call));
         Ok(())
     }
 
     /// Whether the open item is the call with this index.
-    fn is_open_call(&self, slot: u32) -> bool {
-        matches!(&self.open, Some(OpenItem::Call(call)) if call.has_slot(slot))
+    fn is_open_call(&self, call_index: u32) -> bool {
+        matches!(&self.open, Some(OpenItem::Call(call)) if call.has_slot(call_index))
     }
 
-    fn add_arguments(&mut self, slot: u32, json: &str, out: &mut String) -> Result<(), AnswerFault> {
+    fn add_arguments(&mut self, call_index: u32, json: &str, out: &mut String) -> Result<(), AnswerFault> {
         self.keep(json.len())?;
         match &mut self.open {
-            Some(OpenItem::Call(call)) if call.has_slot(slot) => call.add(json, &mut self.events, out),
+            Some(OpenItem::Call(call)) if call.has_slot(call_index) => call.add(json, &mut self.events, out),
             // A piece after the end of its call contains nothing new, because the call's JSON text was complete.
             Some(OpenItem::Call(_) | OpenItem::Message(_) | OpenItem::Reasoning(_)) | None => Ok(()),
         }

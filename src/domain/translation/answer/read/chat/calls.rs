@@ -26,7 +26,7 @@ pub(super) struct ChatAnswerCalls {
 /// A call that is assembled from its pieces.
 #[derive(Debug)]
 struct PiecedCall {
-    slot: u32,
+    call_index: u32,
     /// The call's `index` in the provider's pieces; `None` if the pieces have no `index`.
     index: Option<u64>,
     id: String,
@@ -106,7 +106,7 @@ impl ChatAnswerCalls {
         let position = self.calls.len();
         self.bytes += CALL_BYTES;
         self.calls.push(PiecedCall {
-            slot: u32::try_from(position).map_err(|_| AnswerFault::CallsTooLarge)?,
+            call_index: u32::try_from(position).map_err(|_| AnswerFault::CallsTooLarge)?,
             index,
             id: String::new(),
             name: String::new(),
@@ -143,7 +143,9 @@ impl ChatAnswerCalls {
                 call.add_arguments("{}", emit)?;
             }
             if call.is_complete {
-                emit(AnswerEvent::CallEnd { slot: call.slot })?;
+                emit(AnswerEvent::CallEnd {
+                    call_index: call.call_index,
+                })?;
             }
         }
         Ok(())
@@ -173,9 +175,9 @@ impl PiecedCall {
         if self.name.is_empty() || std::mem::replace(&mut self.has_begun, true) {
             return Ok(());
         }
-        let slot = self.slot;
+        let call_index = self.call_index;
         emit(AnswerEvent::Call {
-            slot,
+            call_index,
             id: Cow::Borrowed(&self.id),
             name: Cow::Borrowed(&self.name),
         })?;
@@ -184,7 +186,7 @@ impl PiecedCall {
             return Ok(());
         }
         let json = Cow::Owned(waiting);
-        emit(AnswerEvent::Arguments { slot, json })
+        emit(AnswerEvent::Arguments { call_index, json })
     }
 
     /// Adds a piece of the arguments. Bytes after the end of the arguments' JSON text are ignored.
@@ -205,7 +207,7 @@ impl PiecedCall {
             return Ok(());
         }
         self.begin(emit)?;
-        let (slot, json) = (self.slot, Cow::Borrowed(piece));
-        emit(AnswerEvent::Arguments { slot, json })
+        let (call_index, json) = (self.call_index, Cow::Borrowed(piece));
+        emit(AnswerEvent::Arguments { call_index, json })
     }
 }

@@ -82,18 +82,18 @@ fn state(text: &'static str) -> AnswerEvent<'static> {
     AnswerEvent::Reasoning(ReasoningState::Text { text: text.into() })
 }
 
-fn call(slot: u32, id: &'static str, name: &'static str) -> AnswerEvent<'static> {
+fn call(call_index: u32, id: &'static str, name: &'static str) -> AnswerEvent<'static> {
     let (id, name) = (id.into(), name.into());
-    AnswerEvent::Call { slot, id, name }
+    AnswerEvent::Call { call_index, id, name }
 }
 
-fn arguments(slot: u32, json: &'static str) -> AnswerEvent<'static> {
+fn arguments(call_index: u32, json: &'static str) -> AnswerEvent<'static> {
     let json = json.into();
-    AnswerEvent::Arguments { slot, json }
+    AnswerEvent::Arguments { call_index, json }
 }
 
-fn call_end(slot: u32) -> AnswerEvent<'static> {
-    AnswerEvent::CallEnd { slot }
+fn call_end(call_index: u32) -> AnswerEvent<'static> {
+    AnswerEvent::CallEnd { call_index }
 }
 
 fn stop(cause: StopCause) -> AnswerEvent<'static> {
@@ -305,7 +305,7 @@ fn calls_with_one_number_and_calls_without_ids_are_told_apart() {
     let names = |chunks: &[String]| {
         let events = stream(chunks);
         let called = events.iter().filter_map(|event| match event {
-            AnswerEvent::Call { slot, name, .. } => Some((*slot, name.to_string())),
+            AnswerEvent::Call { call_index, name, .. } => Some((*call_index, name.to_string())),
             _ => None,
         });
         called.collect::<Vec<_>>()

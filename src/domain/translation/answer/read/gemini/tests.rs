@@ -47,12 +47,12 @@ fn signature(signature: &'static str) -> AnswerEvent<'static> {
 }
 
 /// The events of a complete call.
-fn call(slot: u32, id: &'static str, name: &'static str, json: &'static str) -> Vec<AnswerEvent<'static>> {
+fn call(call_index: u32, id: &'static str, name: &'static str, json: &'static str) -> Vec<AnswerEvent<'static>> {
     let (id, name, json) = (id.into(), name.into(), json.into());
     vec![
-        AnswerEvent::Call { slot, id, name },
-        AnswerEvent::Arguments { slot, json },
-        AnswerEvent::CallEnd { slot },
+        AnswerEvent::Call { call_index, id, name },
+        AnswerEvent::Arguments { call_index, json },
+        AnswerEvent::CallEnd { call_index },
     ]
 }
 

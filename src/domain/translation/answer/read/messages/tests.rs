@@ -61,18 +61,18 @@ fn thinking(text: &'static str, signature: &'static str) -> AnswerEvent<'static>
     AnswerEvent::Reasoning(ReasoningState::Thinking { text, signature })
 }
 
-fn call(slot: u32, id: &'static str, name: &'static str) -> AnswerEvent<'static> {
+fn call(call_index: u32, id: &'static str, name: &'static str) -> AnswerEvent<'static> {
     let (id, name) = (id.into(), name.into());
-    AnswerEvent::Call { slot, id, name }
+    AnswerEvent::Call { call_index, id, name }
 }
 
-fn arguments(slot: u32, json: &'static str) -> AnswerEvent<'static> {
+fn arguments(call_index: u32, json: &'static str) -> AnswerEvent<'static> {
     let json = json.into();
-    AnswerEvent::Arguments { slot, json }
+    AnswerEvent::Arguments { call_index, json }
 }
 
-fn call_end(slot: u32) -> AnswerEvent<'static> {
-    AnswerEvent::CallEnd { slot }
+fn call_end(call_index: u32) -> AnswerEvent<'static> {
+    AnswerEvent::CallEnd { call_index }
 }
 
 #[test]
@@ -200,9 +200,13 @@ fn a_call_at_the_end_of_a_body_that_was_cut_is_cut_off() {
     let two = r#"{"type":"tool_use","id":"b","name":"write","input":{"path":"x"}}"#;
     let text = r#"{"type":"text","text":"x"}"#;
     for reason in ["max_tokens", "model_context_window_exceeded", "refusal"] {
-        assert_eq!(answer(one, reason), [AnswerEvent::CallCut { slot: 0 }], "{reason}");
+        assert_eq!(
+            answer(one, reason),
+            [AnswerEvent::CallCut { call_index: 0 }],
+            "{reason}"
+        );
         let both = answer(&format!("{one},{two}"), reason);
-        assert_eq!(both, [AnswerEvent::CallCut { slot: 1 }], "{reason}");
+        assert_eq!(both, [AnswerEvent::CallCut { call_index: 1 }], "{reason}");
         assert!(answer(&format!("{one},{text}"), reason).is_empty(), "{reason}");
     }
     for reason in ["tool_use", "end_turn"] {

@@ -55,7 +55,7 @@ struct PassedPart {
 /// The call in an item, with the length of its arguments that has been passed on, in bytes.
 #[derive(Debug)]
 struct PassedCall {
-    slot: u32,
+    call_index: u32,
     bytes: usize,
     arguments: JsonEnd,
     is_complete: bool,
@@ -127,16 +127,16 @@ impl AnswerItem {
         if self.call.is_some() || item.name().is_empty() {
             return Ok(());
         }
-        let slot = context.calls;
-        context.calls = slot.saturating_add(1);
+        let call_index = context.calls;
+        context.calls = call_index.saturating_add(1);
         self.call = Some(PassedCall {
-            slot,
+            call_index,
             bytes: 0,
             arguments: JsonEnd::new(),
             is_complete: false,
         });
         emit(AnswerEvent::Call {
-            slot,
+            call_index,
             id: Cow::Borrowed(item.call_id()),
             name: Cow::Borrowed(item.name()),
         })
@@ -228,8 +228,8 @@ impl AnswerItem {
         };
         call.bytes += piece.len();
         call.is_complete = matches!(call.arguments.push(piece.as_bytes()), JsonEndProgress::CompleteAt(_));
-        let (slot, json) = (call.slot, Cow::Borrowed(piece));
-        emit(AnswerEvent::Arguments { slot, json })
+        let (call_index, json) = (call.call_index, Cow::Borrowed(piece));
+        emit(AnswerEvent::Arguments { call_index, json })
     }
 
     /// Passes on the rest of a call's arguments that the deltas did not contain.
@@ -325,13 +325,15 @@ impl AnswerItem {
         self.complete_arguments(&item.arguments()?, emit)?;
         match &self.call {
             None => emit(AnswerEvent::Lost("call_without_name")),
-            Some(call) if item.is_incomplete() => emit(AnswerEvent::CallCut { slot: call.slot }),
+            Some(call) if item.is_incomplete() => emit(AnswerEvent::CallCut {
+                call_index: call.call_index,
+            }),
             Some(call) => {
-                let slot = call.slot;
+                let call_index = call.call_index;
                 if call.bytes == 0 {
                     self.add_arguments("{}", emit)?;
                 }
-                emit(AnswerEvent::CallEnd { slot })
+                emit(AnswerEvent::CallEnd { call_index })
             }
         }
     }
@@ -350,7 +352,7 @@ impl AnswerItem {
             return emit(AnswerEvent::Lost(AnswerLosses::CALL));
         }
         self.begin_call(item, context, emit)?;
-        let Some(slot) = self.call.as_ref().map(|call| call.slot) else {
+        let Some(call_index) = self.call.as_ref().map(|call| call.call_index) else {
             return emit(AnswerEvent::Lost("call_without_name"));
         };
         let input = match input.is_empty() {
@@ -360,7 +362,7 @@ impl AnswerItem {
         let mut arguments = String::new();
         push_object(&mut arguments, |object| object.text("input", input));
         self.add_arguments(&arguments, emit)?;
-        emit(AnswerEvent::CallEnd { slot })
+        emit(AnswerEvent::CallEnd { call_index })
     }
 }
 

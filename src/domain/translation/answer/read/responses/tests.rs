@@ -84,18 +84,18 @@ fn reasoning(json: &Value) -> AnswerEvent<'static> {
     AnswerEvent::Reasoning(ReasoningState::Item { json })
 }
 
-fn call(slot: u32, id: &'static str, name: &'static str) -> AnswerEvent<'static> {
+fn call(call_index: u32, id: &'static str, name: &'static str) -> AnswerEvent<'static> {
     let (id, name) = (id.into(), name.into());
-    AnswerEvent::Call { slot, id, name }
+    AnswerEvent::Call { call_index, id, name }
 }
 
-fn arguments(slot: u32, json: &'static str) -> AnswerEvent<'static> {
+fn arguments(call_index: u32, json: &'static str) -> AnswerEvent<'static> {
     let json = json.into();
-    AnswerEvent::Arguments { slot, json }
+    AnswerEvent::Arguments { call_index, json }
 }
 
-fn call_end(slot: u32) -> AnswerEvent<'static> {
-    AnswerEvent::CallEnd { slot }
+fn call_end(call_index: u32) -> AnswerEvent<'static> {
+    AnswerEvent::CallEnd { call_index }
 }
 
 fn stop(cause: StopCause) -> AnswerEvent<'static> {
@@ -408,7 +408,7 @@ fn a_call_that_its_provider_calls_incomplete_is_cut_off() {
         AnswerEvent::Begin,
         call(0, "a", "read"),
         arguments(0, "{\"p\""),
-        AnswerEvent::CallCut { slot: 0 },
+        AnswerEvent::CallCut { call_index: 0 },
         stop(StopCause::MaxTokens),
     ];
     let last = json!({ "type": "response.incomplete", "response": answer });

@@ -142,17 +142,17 @@ fn thought(text: &'static str) -> AnswerEvent<'static> {
     AnswerEvent::Thought(text.into())
 }
 
-fn call(slot: u32, id: &'static str, name: &'static str) -> AnswerEvent<'static> {
+fn call(call_index: u32, id: &'static str, name: &'static str) -> AnswerEvent<'static> {
     AnswerEvent::Call {
-        slot,
+        call_index,
         id: id.into(),
         name: name.into(),
     }
 }
 
-fn arguments(slot: u32, json: &'static str) -> AnswerEvent<'static> {
+fn arguments(call_index: u32, json: &'static str) -> AnswerEvent<'static> {
     AnswerEvent::Arguments {
-        slot,
+        call_index,
         json: json.into(),
     }
 }
@@ -317,7 +317,7 @@ fn calls_have_ids_and_names_of_the_client() {
         ..frame(AnswerForm::Whole, true)
     };
     let known = AnswerEvent::Call {
-        slot: 1,
+        call_index: 1,
         id: "functions.get:0".into(),
         name: name.into(),
     };
@@ -367,7 +367,7 @@ fn a_call_that_was_cut_off_is_left_out_and_reported() {
             reasoning("1"),
             call(1, "d", "get"),
             arguments(1, arguments_so_far),
-            AnswerEvent::CallCut { slot: 1 },
+            AnswerEvent::CallCut { call_index: 1 },
             AnswerEvent::Stop(StopCause::MaxTokens),
         ];
         let answer = answer(true, &events);
@@ -386,7 +386,7 @@ fn a_call_that_is_collected_is_limited() {
     let mut out = String::new();
     writer.on_event(call(0, "c", "get"), &mut out).unwrap();
     let piece = |json: String| AnswerEvent::Arguments {
-        slot: 0,
+        call_index: 0,
         json: json.into(),
     };
     writer.on_event(piece(" ".repeat(WAITING_BYTES_MAX)), &mut out).unwrap();
@@ -511,12 +511,12 @@ fn any_event() -> impl Strategy<Value = AnswerEvent<'static>> {
         4 => ".{0,4}".prop_map(|text| AnswerEvent::Thought(text.into())),
         1 => ".{0,4}".prop_map(|text| AnswerEvent::Refusal(text.into())),
         2 => ".{0,4}".prop_map(|text| AnswerEvent::Reasoning(ReasoningState::Text { text: text.into() })),
-        3 => (0..3_u32, ".{0,4}", "[a-z]{1,3}").prop_map(|(slot, id, name)| AnswerEvent::Call {
-            slot,
+        3 => (0..3_u32, ".{0,4}", "[a-z]{1,3}").prop_map(|(call_index, id, name)| AnswerEvent::Call {
+            call_index,
             id: id.into(),
             name: name.into(),
         }),
-        8 => (0..3_u32, select(pieces.to_vec())).prop_map(|(slot, piece)| arguments(slot, piece)),
+        8 => (0..3_u32, select(pieces.to_vec())).prop_map(|(call_index, piece)| arguments(call_index, piece)),
         1 => select(causes.to_vec()).prop_map(AnswerEvent::Stop),
     ]
 }

@@ -36,7 +36,7 @@ pub(super) enum MessageBlock {
     /// A call.
     Call {
         /// The index of the call in the answer.
-        slot: u32,
+        call_index: u32,
         /// The call, with the client's id and name.
         call: ToolCall<'static>,
         /// Whether the arguments are an object, so that a stream passes on each piece immediately.
@@ -62,9 +62,9 @@ impl MessageBlock {
     }
 
     /// Creates a call without arguments.
-    pub(super) fn call(slot: u32, id: String, name: String) -> Self {
+    pub(super) fn call(call_index: u32, id: String, name: String) -> Self {
         Self::Call {
-            slot,
+            call_index,
             call: ToolCall {
                 id: Cow::Owned(id),
                 name: Cow::Owned(name),

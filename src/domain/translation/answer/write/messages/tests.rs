@@ -207,17 +207,17 @@ fn thought(text: &'static str) -> AnswerEvent<'static> {
     AnswerEvent::Thought(text.into())
 }
 
-fn call(slot: u32, id: &'static str, name: &'static str) -> AnswerEvent<'static> {
+fn call(call_index: u32, id: &'static str, name: &'static str) -> AnswerEvent<'static> {
     AnswerEvent::Call {
-        slot,
+        call_index,
         id: id.into(),
         name: name.into(),
     }
 }
 
-fn arguments(slot: u32, json: &'static str) -> AnswerEvent<'static> {
+fn arguments(call_index: u32, json: &'static str) -> AnswerEvent<'static> {
     AnswerEvent::Arguments {
-        slot,
+        call_index,
         json: json.into(),
     }
 }
@@ -503,7 +503,7 @@ fn calls_have_ids_and_names_of_the_client() {
         ..frame(AnswerForm::Whole, true)
     };
     let known = AnswerEvent::Call {
-        slot: 1,
+        call_index: 1,
         id: "functions.get:0".into(),
         name: name.into(),
     };
@@ -545,7 +545,7 @@ fn arguments_that_have_to_be_kept_are_limited() {
     let mut out = String::new();
     writer.on_event(call(0, "c", "get"), &mut out).unwrap();
     let piece = |json: String| AnswerEvent::Arguments {
-        slot: 0,
+        call_index: 0,
         json: json.into(),
     };
     writer.on_event(piece("x".repeat(WAITING_BYTES_MAX)), &mut out).unwrap();
@@ -569,7 +569,7 @@ fn losses(events: &[AnswerEvent<'static>]) -> [Vec<&'static str>; 2] {
 
 #[test]
 fn a_call_that_was_cut_off_is_not_in_a_message_and_incomplete_in_a_stream() {
-    let cut = AnswerEvent::CallCut { slot: 0 };
+    let cut = AnswerEvent::CallCut { call_index: 0 };
     let stop = AnswerEvent::Stop(StopCause::MaxTokens);
     for (arguments_so_far, piece) in [("{\"a\":", "{\"a\":"), ("", ""), ("[1", "")] {
         let events = [
@@ -601,7 +601,7 @@ fn a_call_that_was_cut_off_is_not_in_a_message_and_incomplete_in_a_stream() {
         call(0, "c", "get"),
         arguments(0, "{}"),
         call(1, "d", "get"),
-        AnswerEvent::CallCut { slot: 1 },
+        AnswerEvent::CallCut { call_index: 1 },
         stop,
     ];
     let body: Value = serde_json::from_str(&written(frame(AnswerForm::Whole, true), &events)).unwrap();
@@ -804,12 +804,12 @@ fn any_event() -> impl Strategy<Value = AnswerEvent<'static>> {
         4 => ".{0,4}".prop_map(|text| AnswerEvent::Thought(text.into())),
         1 => ".{0,4}".prop_map(|text| AnswerEvent::Refusal(text.into())),
         2 => state.prop_map(AnswerEvent::Reasoning),
-        3 => (0..3_u32, ".{0,4}", "[a-z]{1,3}").prop_map(|(slot, id, name)| AnswerEvent::Call {
-            slot,
+        3 => (0..3_u32, ".{0,4}", "[a-z]{1,3}").prop_map(|(call_index, id, name)| AnswerEvent::Call {
+            call_index,
             id: id.into(),
             name: name.into(),
         }),
-        8 => (0..3_u32, select(pieces.to_vec())).prop_map(|(slot, piece)| arguments(slot, piece)),
+        8 => (0..3_u32, select(pieces.to_vec())).prop_map(|(call_index, piece)| arguments(call_index, piece)),
         2 => address.prop_map(|(url, quote, has_title)| AnswerEvent::Cited(Citation {
             url: url.into(),
             title: has_title.then(|| "t".into()),

@@ -70,7 +70,7 @@ const APPLY_PATCH_CALL: BuiltInCallForm = BuiltInCallForm {
 #[derive(Debug)]
 pub(super) struct CallItem {
     /// The index of the call in the answer.
-    slot: u32,
+    call_index: u32,
     /// The client's id of the call.
     call_id: String,
     /// The tool.
@@ -84,7 +84,7 @@ pub(super) struct CallItem {
 impl CallItem {
     /// Begins a call.
     pub(super) fn open(
-        slot: u32,
+        call_index: u32,
         call_id: String,
         tool: ClientTool,
         place: ItemPlace,
@@ -92,7 +92,7 @@ impl CallItem {
         out: &mut String,
     ) -> Self {
         let item = Self {
-            slot,
+            call_index,
             call_id,
             tool,
             place,
@@ -105,8 +105,8 @@ impl CallItem {
     }
 
     /// Whether the call has this index.
-    pub(super) fn has_slot(&self, slot: u32) -> bool {
-        self.slot == slot
+    pub(super) fn has_slot(&self, call_index: u32) -> bool {
+        self.call_index == call_index
     }
 
     /// Adds a piece of the arguments.

@@ -103,12 +103,12 @@ fn refusal(text: &str) -> AnswerEvent<'static> {
 
 fn call(name: &str, pieces: &[&str]) -> Vec<AnswerEvent<'static>> {
     let mut events = vec![AnswerEvent::Call {
-        slot: 0,
+        call_index: 0,
         id: "toolu_1".into(),
         name: name.to_owned().into(),
     }];
     events.extend(pieces.iter().map(|json| AnswerEvent::Arguments {
-        slot: 0,
+        call_index: 0,
         json: (*json).to_owned().into(),
     }));
     events
@@ -812,11 +812,11 @@ fn a_function_call_passes_in_pieces_with_its_namespace() {
 #[test]
 fn a_call_without_arguments_has_an_empty_object_and_one_without_id_gets_one() {
     let call = AnswerEvent::Call {
-        slot: 3,
+        call_index: 3,
         id: "".into(),
         name: "read".into(),
     };
-    let item = only_item(vec![call, AnswerEvent::CallEnd { slot: 3 }]);
+    let item = only_item(vec![call, AnswerEvent::CallEnd { call_index: 3 }]);
     assert_eq!(item["arguments"], "{}");
     assert_eq!(item["call_id"], "call_7f_0");
 }
@@ -824,7 +824,7 @@ fn a_call_without_arguments_has_an_empty_object_and_one_without_id_gets_one() {
 #[test]
 fn an_id_that_clients_cannot_use_is_escaped() {
     let call = AnswerEvent::Call {
-        slot: 0,
+        call_index: 0,
         id: "functions.Bash:0".into(),
         name: "read".into(),
     };
@@ -835,9 +835,9 @@ fn an_id_that_clients_cannot_use_is_escaped() {
 #[test]
 fn a_piece_behind_the_end_of_its_call_is_no_content() {
     let mut events = call("read", &["{}"]);
-    events.push(AnswerEvent::CallEnd { slot: 0 });
+    events.push(AnswerEvent::CallEnd { call_index: 0 });
     events.push(AnswerEvent::Arguments {
-        slot: 0,
+        call_index: 0,
         json: "\n".into(),
     });
     assert_eq!(only_item(events)["arguments"], "{}");
@@ -970,7 +970,10 @@ fn a_call_that_the_end_of_the_answer_cuts_is_incomplete_and_cannot_be_run() {
         assert_eq!(item[member], arguments);
         // Whatever its arguments are, a call that was cut off stays incomplete.
         let mut events = call(name, &[arguments]);
-        events.extend([AnswerEvent::CallCut { slot: 0 }, AnswerEvent::Stop(StopCause::Sequence)]);
+        events.extend([
+            AnswerEvent::CallCut { call_index: 0 },
+            AnswerEvent::Stop(StopCause::Sequence),
+        ]);
         let stream = streamed(&events);
         let item = &stream.items[0];
         assert_eq!(
@@ -997,7 +1000,7 @@ fn texts_and_calls_that_are_too_large_to_keep_are_faults() {
         writer.on_event(event, &mut out).unwrap();
     }
     let more = AnswerEvent::Arguments {
-        slot: 0,
+        call_index: 0,
         json: "x".into(),
     };
     assert_eq!(writer.on_event(more, &mut out), Err(AnswerFault::CallsTooLarge));
