@@ -16,7 +16,7 @@ const CALL_BYTES: usize = 64;
 /// The calls of one answer.
 #[derive(Debug, Default)]
 pub(super) struct ChatAnswerCalls {
-    /// The calls, in the order of their slots.
+    /// The calls, in the order of their indexes.
     calls: Vec<PiecedCall>,
     /// The total length of the ids, the names and the arguments of calls without a name, in bytes, plus [`CALL_BYTES`] for each
     /// call.
