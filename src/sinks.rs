@@ -308,7 +308,7 @@ pub struct NewestRows {
 pub enum NewestCursor {
     /// A position in the store's lists of rows.
     InLists(ListsCursor),
-    /// A position in rows that are ordered by the time at which they ended.
+    /// A position in rows that are ordered by the end of their requests.
     InSlices(SliceCursor),
 }
 

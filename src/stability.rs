@@ -201,7 +201,7 @@ impl Publisher {
             let end = self.counted.end();
             let outcome = self.flush(&mut epochs).await;
             match &outcome {
-                Ok(()) if failing => tracing::info!("the store accepts the stability record again"),
+                Ok(()) if failing => tracing::info!("weir can write the stability record to the store again"),
                 Err(error) if !failing => {
                     tracing::warn!(%error, "cannot send the stability record to the store; the journal keeps the counts, and they are sent again");
                 }

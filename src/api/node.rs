@@ -26,7 +26,7 @@ question!(ListAuditedChanges => AuditPage: GET "/v1/audit", Viewer);
 /// A page of the audit record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AuditPage {
-    /// The changes of this page, the most recent first.
+    /// The changes that are listed on this page, the most recent first.
     pub(crate) changes: Vec<AuditLine>,
     /// The position of earlier changes, for `before`; null: this file has no earlier changes.
     pub(crate) next: Option<u64>,

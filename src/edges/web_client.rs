@@ -54,7 +54,7 @@ pub(crate) enum WebError {
     #[error("cannot connect: {0}")]
     Connect(String),
     /// The connection broke off, or the server did not answer in HTTP. The server may have received the request.
-    #[error("the connection broke off or the answer is not HTTP: {0}")]
+    #[error("the connection was lost, or the answer is not HTTP: {0}")]
     Broken(String),
     /// The request timed out. The server may have received it.
     #[error("no answer within {} s", .0.as_secs_f64())]

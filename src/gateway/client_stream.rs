@@ -105,7 +105,7 @@ impl ClientStream {
         watched.filter(|presence| !presence.is_over())
     }
 
-    /// Handles a disconnect of the client. Returns true if the request continues without the client; the socket is closed then.
+    /// Handles a disconnect of the client. If the request continues without the client, closes the socket and returns true.
     fn on_disconnect(&mut self) -> bool {
         let goes_on = self.presence().is_some_and(|presence| presence.on_disconnect());
         if goes_on {

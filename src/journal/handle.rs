@@ -443,7 +443,7 @@ pub(crate) fn open_orphaned(settings: &JournalConfig, refused: &mut BTreeSet<Pat
             Ok(lane) => opened.push(lane),
             Err(JournalError::InUse(_)) => in_use += 1,
             Err(error) => {
-                tracing::error!(%error, "cannot open an orphaned journal: its requests are not settled before the next start");
+                tracing::error!(%error, "cannot open an orphaned journal; its requests stay unsettled until weir is restarted");
                 refused.insert(path);
             }
         }

@@ -256,7 +256,7 @@ impl Notifier {
         match webhook.post(&id, body).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(account, id, tries = notice.tries, %error, "cannot send a notice; weir sends it again later");
+                tracing::warn!(account, id, tries = notice.tries, %error, "cannot send a notice; weir will try again later");
                 false
             }
         }

@@ -75,7 +75,7 @@ pub struct SampleScript {
     pub thinking: Option<bool>,
     /// Whether system messages after the first message are accepted (`chat/completions`), which is the default.
     pub system_inside: Option<bool>,
-    /// The name of the tool that the answer calls if the request offers the tool and the last turn has no tool result. Otherwise
+    /// The name of the tool that the answer calls if the request offers the tool and its last message is not a tool result. Otherwise
     /// the answer is text.
     pub tool: Option<String>,
     /// The input for the called tool, as JSON: an object, or a string for a tool that takes free text.

@@ -161,7 +161,7 @@ pub(super) async fn for_each_row(
     Ok(())
 }
 
-/// Calls `visit` with each row in a store's list of an account and day, except the first `skip` rows. Returns the number of rows
+/// Calls `visit` with each row in the store's list for one account and one day, except the first `skip` rows. Returns the number of rows
 /// in the list, including the skipped ones.
 pub(super) async fn for_each_listed_row(
     lists: &dyn LogLists,

@@ -324,7 +324,7 @@ pub(crate) enum RouteError {
         protocols: Vec<Protocol>,
     },
     /// The model is served in the requested protocol, but none of its providers has an endpoint for counting tokens.
-    #[error("no provider of the model counts tokens")]
+    #[error("no provider of this model supports counting tokens")]
     CountTokensUnsupported,
     /// All providers of the model that serve the operation are off.
     #[error("the providers of the model are off")]

@@ -229,7 +229,7 @@ impl AttemptPlan {
     }
 
     /// Handles a provider that timed out, or closed the connection before the answer's head. Returns whether to continue with
-    /// another provider. The silent provider may have served the request, so the operator has to permit that (`may`).
+    /// another provider. Another provider gets the request only if the operator permits it (`may`), because the first provider may have served it.
     pub(crate) fn on_no_answer(&mut self, may: bool, dice: f64, now: Instant) -> bool {
         self.visit.on_backend_failed(now);
         self.visit.on_give_up(now);

@@ -56,7 +56,7 @@ impl Settler {
             let unsent = match self.unsent(account).await {
                 Ok(unsent) => unsent,
                 Err(error) => {
-                    tracing::error!(account, %error, "cannot read the account's steps from the journal; trying again");
+                    tracing::error!(account, %error, "cannot read the account's requests from the journal; weir tries again");
                     back_off(&mut pause).await;
                     continue;
                 }

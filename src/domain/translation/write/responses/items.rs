@@ -19,7 +19,7 @@ use crate::domain::translation::{
 const PDF_TYPE: &str = "application/pdf";
 /// The file extension of a PDF, by which the provider recognizes it.
 const PDF_ENDING: &str = ".pdf";
-/// The name of a document without a name. The protocol requires a name in addition to the bytes.
+/// The name that is sent for a document that has none, because the protocol requires a name.
 const DOCUMENT_NAME: &str = "document";
 
 /// Writes all turns.

@@ -339,7 +339,7 @@ impl AnswerItem {
     }
 
     /// Completes a call of a custom tool. Its input is a string, which becomes the member `input` of the arguments, as in every
-    /// translation.
+    /// translation of such a call.
     fn complete_custom_call(
         &mut self,
         item: &ResponsesItem<'_>,
