@@ -59,18 +59,18 @@ pub(crate) use crate::journal::sinks::RowReader;
 pub(crate) enum JournalUnavailable {
     /// The journal has no room, and no further segment can be created. The message says why.
     #[error(
-        "the journal has no room: {0}; free some space on its disk: no request is served until the journal has room again"
+        "the journal has no room: {0}; no request is served until the journal has room again, so free some space on its disk"
     )]
     Full(String),
     /// A write or a sync failed. The journal works again as soon as a new segment has been synced.
     #[error(
-        "the journal's disk has failed, as an earlier message describes: no request is served until a new segment can be written"
+        "the journal's disk has failed (see the earlier error in weir's messages); no request is served until weir can write a new segment"
     )]
     Failed,
     /// The folder or the current segment was removed or replaced, so a later start would not find the records that are
     /// written now. Contains the path.
     #[error(
-        "{} was removed or replaced while weir runs: no request is served until it is put back or weir is restarted",
+        "{} was removed or replaced while weir was running; no request is served until you put it back or restart weir",
         .0.display()
     )]
     Gone(PathBuf),
@@ -80,10 +80,10 @@ pub(crate) enum JournalUnavailable {
 #[derive(Debug, Error)]
 pub(crate) enum JournalError {
     /// Another process uses the folder, whose path this variant contains.
-    #[error("another weir process uses the journal {}: stop it, or give this one its own folder (journal.path)", .0.display())]
+    #[error("another weir process uses the journal {}; stop that process, or configure another folder for this process (journal.path)", .0.display())]
     InUse(PathBuf),
     /// The folder was created in another place. Contains its path.
-    #[error("cannot open the journal {path}: it was copied or moved here. If the original is lost for good, delete {path}/place and start weir again. If the original is still in use, delete everything in this copy: the original settles its contents", path = .0.display())]
+    #[error("cannot open the journal {path}: the folder was copied or moved here. If the original folder no longer exists, delete {path}/place and start weir again. If the original folder is still in use, delete everything in this copy, because weir settles the requests from the original", path = .0.display())]
     Copied(PathBuf),
     /// The file `node` does not contain the name of a node. Contains the file's path.
     #[error("cannot open the journal: {} does not contain a node's name; restore the file from a backup, or move the complete folder away to start a new journal", .0.display())]

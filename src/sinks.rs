@@ -79,7 +79,7 @@ pub struct Batch {
 pub enum SinkError {
     /// The batch does not begin at the sink's watermark. The sink has not changed.
     #[error(
-        "cannot append the batch: the sink has the lane's rows before number {watermark}, and the batch does not begin there"
+        "cannot append the batch: it must begin with row {watermark} of the lane, which is the first row that the sink does not have"
     )]
     OutOfOrder {
         /// The sink's current watermark for the lane.
@@ -241,7 +241,7 @@ pub enum LogBackendError {
     /// Too many accounts have rows in the time range to read the most recent rows of all. Contains the maximum number of
     /// accounts.
     #[error(
-        "cannot read the newest rows: more than {0} accounts have rows in this time; name an account, or read the oldest rows first"
+        "cannot read the newest rows: more than {0} accounts have rows in this time range; name an account, or read the oldest rows first"
     )]
     TooManyAccounts(usize),
 }

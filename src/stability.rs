@@ -82,7 +82,7 @@ impl Snapshots {
                 Err(_) => self.refresh.min(RETRY_AFTER_MAX),
             };
             match &outcome {
-                Ok(()) if failing => tracing::info!("the stability record is read from the store again"),
+                Ok(()) if failing => tracing::info!("weir can read the stability record from the store again"),
                 Err(error) if !failing => {
                     tracing::warn!(%error, "cannot read the stability record from the store; the status pages show the previous one");
                 }
@@ -203,7 +203,7 @@ impl Publisher {
             match &outcome {
                 Ok(()) if failing => tracing::info!("weir can write the stability record to the store again"),
                 Err(error) if !failing => {
-                    tracing::warn!(%error, "cannot send the stability record to the store; the journal keeps the counts, and they are sent again");
+                    tracing::warn!(%error, "cannot send the stability record to the store; the journal keeps the counts, and weir sends them again");
                 }
                 Ok(()) | Err(_) => {}
             }

@@ -258,10 +258,10 @@ pub enum StoreError {
     #[error("no key has this id: `weir key list` prints all ids")]
     NotFound,
     /// The id or the digest belongs to another key.
-    #[error("a key with this id or this secret already exists: generate a new one")]
+    #[error("a key with this id or this secret already exists; generate a new key")]
     Duplicate,
     /// The id is that of a deleted key.
-    #[error("the key with this id was deleted and cannot be created again: use another operation id")]
+    #[error("the key with this id was deleted, and its id cannot be used again; use another operation id")]
     Deleted,
     /// The store is unreachable, or cannot answer now.
     #[error("the key store is unavailable: {0}")]
@@ -301,7 +301,7 @@ pub enum StoreOpenError {
     #[error("{0}")]
     Settings(String),
     /// Another process has the embedded store open.
-    #[error("another weir process has this store open: {}; stop it first or configure a different path", .0.display())]
+    #[error("another weir process has the store {} open; stop that process first, or configure a different path", .0.display())]
     InUse(PathBuf),
     /// A restore into this folder was interrupted.
     #[error("a restore into {} did not finish: remove the store's files there and restore again", .0.display())]
@@ -316,9 +316,10 @@ pub enum StoreOpenError {
     },
     /// The ledger has no accounts and was never in use, but the journal has accounts.
     #[error(
-        "the ledger {} has no accounts, but the journal has {accounts}: the file was removed or replaced. Put it back; or \
-         move the store's folder away and restore a backup into a new one with `weir store restore`, to which the journal adds the \
-         later changes; or continue with the data that the journal still has: `weir store init --adopt`",
+        "the ledger {} has no accounts, but the journal has {accounts}, because the ledger's file was removed or replaced. \
+         Either put the file back; or move the store's folder away and restore a backup into a new folder with `weir store \
+         restore` (weir then adds the later changes from the journal); or continue with only the data that is still in the \
+         journal: `weir store init --adopt`",
         path.display()
     )]
     Emptied {

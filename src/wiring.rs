@@ -223,7 +223,7 @@ fn start_diagnostics(level: &str) -> Result<Diagnostics, StartError> {
         Diagnostics::start(level).map_err(|error| StartError::failed("cannot start the log of messages", error))?;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(%place, "weir panicked, which is a bug: the request or task that was running has ended");
+        tracing::error!(%place, "weir panicked, which is a bug in weir; the request or task that was running has ended");
     }));
     Ok(diagnostics)
 }

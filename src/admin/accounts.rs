@@ -290,8 +290,8 @@ fn check_version(
         None => Ok(()),
         Some(version) => Err(AdminError::changed(
             format!(
-                "account `{id}` has changed since version {version} and now has version {present}: nothing was changed; `weir \
-                 account show {id}` prints the present values"
+                "nothing was changed, because account `{id}` now has version {present} and not version {version}; `weir \
+                 account show {id}` prints the current values"
             ),
             present,
         )),

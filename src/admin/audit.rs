@@ -52,7 +52,7 @@ const WRITE_WAIT: Duration = Duration::from_secs(5);
 
 /// The reason why the audit record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: {source}; check that its folder exists and has space, and that weir is allowed to write there", path = path.display())]
+#[error("{path}: {source}; check that the file's folder exists, that its disk has free space, and that weir is allowed to write there", path = path.display())]
 pub(crate) struct AuditError {
     path: PathBuf,
     source: io::Error,

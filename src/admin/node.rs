@@ -81,7 +81,7 @@ impl Admin {
         tokio::spawn(async move {
             // The client notices the failure, because the last line of the backup is missing.
             if let Err(error) = archive::send_backup(&*archive, &header, to).await {
-                tracing::error!(%error, "cannot complete a backup of the store: the client received only a part");
+                tracing::error!(%error, "a backup of the store failed; the client received only a part of the backup");
             }
         });
         Ok(pieces)

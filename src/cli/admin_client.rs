@@ -60,7 +60,7 @@ pub(crate) enum AdminClientError {
         why: String,
     },
     /// The user is not allowed to connect to the socket.
-    #[error("permission denied: {owner}; run the command as its owner or as a member of its group")]
+    #[error("permission denied: {owner}; run the command as this user or as a member of this group")]
     Forbidden {
         /// A description of the socket, or of the folder that denies access: its owner, group and mode.
         owner: String,
@@ -77,7 +77,7 @@ pub(crate) enum AdminClientError {
         why: String,
     },
     /// The response to a change with an operation id was lost, and the response to its repetition too.
-    #[error("{lost}; run the same command again with --operation-id {id}: the change takes effect only once")]
+    #[error("{lost}; run the same command again with --operation-id {id}, so that the change takes effect exactly once")]
     Unsure {
         /// The error of the last attempt.
         lost: Box<AdminClientError>,

@@ -59,7 +59,7 @@ pub struct SignInFile {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginError {
     /// The address is not a URL, or its scheme is not https.
-    #[error("cannot sign in at {0}: use https://HOST (http works for localhost only)")]
+    #[error("cannot sign in at {0}: the address is not allowed; use https://HOST (http:// works for localhost only)")]
     Address(String),
     /// The file that stores the tokens does not exist or cannot be used.
     #[error(transparent)]
@@ -84,7 +84,7 @@ pub(crate) enum LoginError {
         why: TokenError,
     },
     /// The sign-in was ended at the gateway, or has expired.
-    #[error("the sign-in at {0} has ended: run weir login {0}")]
+    #[error("the sign-in at {0} has expired or was ended there; run weir login {0} to sign in again")]
     Ended(String),
     /// The result cannot be printed.
     #[error("cannot print the result: {0}")]

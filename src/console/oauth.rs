@@ -225,7 +225,7 @@ impl From<SignInError> for OAuthError {
             SignInError::InvalidGrant => (StatusCode::BAD_REQUEST, "invalid_grant"),
             // This error says nothing about the token, so the agent retains its tokens and tries again.
             SignInError::Store(error) => {
-                tracing::warn!(%error, "cannot answer an agent's sign-in request: a call of the store failed");
+                tracing::warn!(%error, "cannot process an agent's sign-in request, because a call to the store failed; the agent gets status 503");
                 let why = "the service's store is unavailable: try again in a moment".to_owned();
                 return Self(StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", why);
             }

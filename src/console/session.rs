@@ -91,7 +91,7 @@ impl BrowserSessions {
         let id = SessionDigest::of(self.site, &text);
         let who = self.to_payload(who);
         if let Err(error) = self.store.begin(&id, &who, SESSION_LIFETIME).await {
-            tracing::warn!(door = self.site, %error, "cannot write a session to the store: the session is valid only on this node until the store can be reached again");
+            tracing::warn!(door = self.site, %error, "cannot write a session to the store; the session is valid only on this node, and ends when the store can be reached again");
         }
         self.remember(id, who, now);
         text

@@ -209,7 +209,7 @@ fn is_base_url(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CatalogueWarning {
     /// The provider is off because its only secret is absent or empty.
-    #[error("provider `{provider}` is off: its secret {secret}, so its models are not listed; provide the secret")]
+    #[error("provider `{provider}` is off and its models are not listed, because its secret {secret}; set the secret")]
     SecretLacking {
         /// The provider's name in the configuration.
         provider: String,
@@ -218,7 +218,7 @@ pub(crate) enum CatalogueWarning {
     },
     /// One of several credentials of a provider is not used, because its secret is absent or empty.
     #[error(
-        "provider `{provider}`: the credential `{name}` is not used, because its secret {secret}: provide the secret"
+        "provider `{provider}` does not use the credential `{name}`, because the credential's secret {secret}; set the secret"
     )]
     CredentialLacking {
         /// The provider's name in the configuration.
@@ -244,7 +244,7 @@ pub(crate) enum CatalogueWarning {
         provider: Option<String>,
     },
     /// The provider is off because weir.toml disables it.
-    #[error("provider `{provider}` is off: weir.toml disables it, so its models are not listed")]
+    #[error("provider `{provider}` is off and its models are not listed, because weir.toml disables the provider")]
     Disabled {
         /// The provider's name in the configuration.
         provider: String,

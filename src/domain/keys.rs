@@ -361,7 +361,7 @@ impl TryFrom<String> for KeyId {
 /// The error that a string is not a key id. It does not repeat the string, because a user may have pasted a key instead of its
 /// id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("give a key id: `key_` and 16 letters or digits, as `weir key list` displays it")]
+#[error("not a key id: give a key id of the form `key_` and 16 letters or digits, as `weir key list` prints it")]
 pub struct KeyIdError;
 
 /// The default overlap of a rotation: the time for which the previous secret stays valid, in seconds. In this time, a day, users

@@ -90,13 +90,13 @@ impl fmt::Display for NanoUsd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MoneyError {
     /// The string is not a decimal number.
-    #[error("give an amount in USD as a decimal number, such as 12.50")]
+    #[error("expected a decimal number in USD, such as 12.50")]
     Malformed,
     /// The number has more than nine decimal places.
-    #[error("give an amount in USD with at most nine decimal places; the last is one nano-USD")]
+    #[error("the amount has too many decimal places; give at most nine decimal places")]
     TooFine,
     /// The amount is beyond ±[`NanoUsd::MAX`].
-    #[error("give an amount of at most 9007199.254740991 USD")]
+    #[error("the amount is too large; give at most 9007199.254740991 USD")]
     TooLarge,
 }
 

@@ -221,8 +221,8 @@ impl Resolver {
             port = target.port,
             %reason,
             last_good,
-            "cannot resolve the provider's host name: weir uses the last known addresses if there are any (`last_good`), and \
-             tries again"
+            "cannot resolve the provider's host name; weir tries again, and meanwhile uses the last known addresses, if there \
+             are any (`last_good`)"
         );
         false
     }

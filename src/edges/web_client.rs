@@ -183,7 +183,7 @@ fn innermost(error: &(dyn Error + 'static)) -> (String, bool) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RootsError {
     /// The file has no certificate in PEM format, or one of its certificates cannot be used.
-    #[error("the file contains no valid CA certificate in PEM format")]
+    #[error("the file has no CA certificate in PEM format, or one of its certificates is invalid")]
     NoAuthority,
     /// The platform has no CA certificates.
     #[error(

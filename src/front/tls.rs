@@ -179,17 +179,17 @@ pub(crate) enum CertificateError {
     Damaged(usize),
     /// The certificate names no host, so no client would accept it.
     #[error(
-        "the certificate's subjectAltName names no host, and clients check only that field: use a certificate that names the host there"
+        "the certificate names no host in its subjectAltName, the only field that clients check; use a certificate that names the host in this field"
     )]
     NoName,
     /// The key's file contains no private key, or an encrypted one.
     #[error("the key file contains no private key: use an unencrypted key in PEM format (PKCS #8, PKCS #1 or SEC 1)")]
     NoKey,
     /// The private key belongs to another certificate.
-    #[error("the key is not that of the first certificate of the chain")]
+    #[error("the private key does not belong to the first certificate of the chain")]
     OtherKey,
     /// The private key's kind or size is not supported.
-    #[error("the key cannot be used: use RSA of 2048 to 8192 bits, ECDSA P-256 or P-384, or Ed25519")]
+    #[error("the private key has an unsupported type or size: use RSA with 2048 to 8192 bits, ECDSA with P-256 or P-384, or Ed25519")]
     UnusableKey,
 }
 
@@ -306,7 +306,7 @@ pub(crate) enum AcceptedClients {
 
 /// The error of a CA file that cannot be used to accept clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("contains no CA certificate in PEM")]
+#[error("the file has no CA certificate in PEM format, or one of its certificates is invalid")]
 pub(crate) struct NoAuthority;
 
 impl AcceptedClients {

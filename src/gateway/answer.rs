@@ -77,8 +77,8 @@ fn refuse_redirect(forward: &mut Forward, status: u16) -> Box<Error> {
         request_id = %forward.ticket.request_id,
         provider = %forward.provider().name,
         status,
-        "the provider answered with a redirect, which weir never follows: if the provider's address has changed, set the new one \
-         as its `base_url` in weir.toml, or in the URLs of its file"
+        "the provider answered with a redirect, which weir never follows; if the provider's address has changed, set the new \
+         address as `base_url` of the provider in weir.toml, or in the URLs of the provider file"
     );
     let refusal = Refusal::ProviderRedirected { status };
     let context = "a redirect from the provider";

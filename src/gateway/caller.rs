@@ -86,7 +86,7 @@ pub(crate) async fn identify(
     let found = found.map_err(|error| match error {
         KeyLookupError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
         KeyLookupError::Store(error) => {
-            tracing::warn!(%error, "cannot look up the key of a request in the store: the request is refused with status 503");
+            tracing::warn!(%error, "cannot look up the key of a request in the store; the request is refused with status 503");
             Refusal::StoreUnavailable
         }
     })?;

@@ -119,7 +119,7 @@ fn read_coding(headers: &HeaderMap, counts: impl Fn(&str) -> bool) -> MessageCod
 
 /// The bytes do not follow their content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the bytes are not valid in their content coding")]
+#[error("the data does not conform to its content coding")]
 pub struct CodingBroken;
 
 /// The numbers of bytes that one decoding step has read and written.

@@ -130,7 +130,7 @@ pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Optio
                 request_id,
                 provider,
                 cause,
-                "a request failed because of an error in weir: report this line to weir's developers"
+                "a request failed because of a bug in weir; report this log line to the developers of weir"
             );
         }
         End::Refused(Refusal::ProviderUnreachable) => {
@@ -139,7 +139,7 @@ pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Optio
                 provider,
                 cause,
                 attempts = record.attempts,
-                "cannot connect to the provider: the request is refused with status 503"
+                "cannot connect to the provider; the request is refused with status 503"
             );
         }
         End::Broken(Break::ProviderTimeout) | End::Refused(Refusal::ProviderTimeout) => {
@@ -155,7 +155,7 @@ pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Optio
                 request_id,
                 provider,
                 cause,
-                "a request failed: the provider's answer cannot be used, or broke off"
+                "a request failed: the provider's answer was unusable or incomplete"
             );
         }
         End::Complete
@@ -175,6 +175,6 @@ pub(crate) fn log_failed_connect(request_id: &str, provider: &str, backend: Opti
         provider,
         backend,
         cause,
-        "cannot connect to a backend of the provider: another attempt follows"
+        "cannot connect to a backend of the provider; another attempt follows"
     );
 }

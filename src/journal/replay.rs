@@ -137,7 +137,7 @@ fn replay_segment(
         // A crash may leave a new segment without its header.
         HeaderCheck::Damaged if head.iter().all(|byte| *byte == 0) => {}
         HeaderCheck::Damaged => {
-            tracing::error!(segment = %path.display(), "the header of a journal segment is damaged: its records are read nevertheless");
+            tracing::error!(segment = %path.display(), "the header of a journal segment is damaged; weir reads the segment's records nevertheless");
         }
     }
     let meta = file.metadata().map_err(failed)?;
@@ -272,7 +272,7 @@ fn read_records(
                 tracing::error!(
                     segment = number,
                     offset = at,
-                    "cannot decode a journal record: the record is skipped, and a charge or change in it may be lost"
+                    "cannot decode a journal record; weir skips the record, and a charge or a change in it may be lost"
                 );
             }
         }

@@ -142,7 +142,7 @@ impl Journal {
             tracing::error!(
                 account,
                 lost,
-                "steps of the account are lost from the journal and are skipped: the account's balance may be wrong"
+                "some steps of the account are missing in the journal; weir skips them, and the account's balance may be wrong"
             );
         }
     }

@@ -98,7 +98,7 @@ fn sync(engine: &JournalEngine) -> bool {
         }
         Err(error) => {
             // After a failed sync the kernel may have dropped the pages, so a second sync would prove nothing.
-            tracing::error!(%error, folder = %engine.folder.path.display(), "cannot sync the journal to disk: no request is admitted until a new segment works");
+            tracing::error!(%error, folder = %engine.folder.path.display(), "cannot sync the journal to disk; no request is admitted until weir has written and synced a new segment");
             engine.lock().tail.mark_broken();
             mark_lost(engine, end);
         }
@@ -168,7 +168,7 @@ fn recover(engine: &JournalEngine) {
         .and_then(|()| engine.disk.sync(&file))
         .and_then(|()| engine.folder.sync());
     if let Err(error) = synced {
-        tracing::error!(%error, "cannot write or sync a new journal segment either: no request is admitted, and weir tries again");
+        tracing::error!(%error, "cannot write or sync a new journal segment either; weir tries again, and admits no request until an attempt succeeds");
         return;
     }
     let (before, begin) = {
@@ -231,7 +231,7 @@ impl JournalEngine {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, folder = %self.folder.path.display(), "cannot remove old journal segments: they use disk space until weir can remove them");
+                tracing::error!(%error, folder = %self.folder.path.display(), "cannot remove old journal segments; they occupy disk space until weir can remove them");
             }
         }
     }
@@ -306,7 +306,7 @@ impl JournalEngine {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, index = %self.folder.index(number).display(), "cannot write the index of a journal segment: the next start reads the segment instead");
+                    tracing::warn!(%error, index = %self.folder.index(number).display(), "cannot write the index of a journal segment; at its next start, weir reads the segment itself instead");
                 }
             }
         }

@@ -245,7 +245,7 @@ impl JournalTail {
             }
             Err(error) => {
                 let reason = format!("cannot create a segment of {} bytes: {error}", self.segment_bytes);
-                tracing::error!(folder = %folder.path.display(), %error, "cannot create a further journal segment: no request is admitted once the existing segments are full");
+                tracing::error!(folder = %folder.path.display(), %error, "cannot create a further journal segment; no request is admitted once the existing segments are full");
                 self.creation_failure = Some((now, reason.clone()));
                 Err(JournalUnavailable::Full(reason))
             }

@@ -346,7 +346,7 @@ impl BillingEngine {
         let unconfirmed = self.unconfirmed.take_all();
         let renewed = self.ledger.renew(&self.node, &accounts).await;
         if let Err(error) = &renewed {
-            tracing::debug!(%error, "cannot renew the holds of all running requests; trying again at the next renewal");
+            tracing::debug!(%error, "cannot renew the holds of some or all running requests; trying again at the next renewal");
         }
         let mut there = HashMap::new();
         let mut open = Vec::new();
@@ -428,7 +428,7 @@ impl BillingEngine {
         let questions = self.leases.due_calls(&self.node, clock::instant());
         let given_back = stream::iter(questions).for_each_concurrent(AT_ONCE, |ask| self.call_lease(ask));
         if tokio::time::timeout(GIVEN_BACK_WITHIN, given_back).await.is_err() {
-            tracing::debug!("cannot give all leases back in time; they expire by themselves");
+            tracing::debug!("cannot return all leases in time; the remaining leases expire on their own");
         }
     }
 
@@ -437,7 +437,7 @@ impl BillingEngine {
         let answer = self.ledger.lease(&ask).await;
         let answered = clock::instant();
         if let Err(error) = &answer {
-            tracing::debug!(lease = %ask.lease, %error, "the ledger did not answer a lease call");
+            tracing::debug!(lease = %ask.lease, %error, "a lease call to the ledger failed");
         }
         let answer = answer.ok();
         let key = self.leases.on_reply(&ask, answer.as_ref(), (asked, answered));

@@ -95,7 +95,7 @@ const FLUSH_BEFORE_BREAK: Duration = Duration::from_millis(5);
 
 /// The error of a body that breaks off because the script demands it.
 #[derive(Debug, thiserror::Error)]
-#[error("broken off as scripted")]
+#[error("the response breaks off here, as the script demands")]
 pub(super) struct StreamBroken;
 
 /// The body of one response, which follows the response's steps.

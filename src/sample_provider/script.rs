@@ -389,10 +389,10 @@ fn tool_input(value: &str) -> Result<Value, ScriptError> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// A mark contains an unknown key. Contains the key.
-    #[error("sample mark: key `{0}` is unknown: the valid keys are {KEYS}")]
+    #[error("sample mark: the key `{0}` is unknown; the valid keys are {KEYS}")]
     UnknownKey(String),
     /// A value is not valid for its key.
-    #[error("sample script: the value of `{key}` is invalid: it must be {expected}")]
+    #[error("sample script: the value of `{key}` is invalid; it must be {expected}")]
     Value {
         key: &'static str,
         /// A description of the valid values.

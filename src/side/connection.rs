@@ -212,7 +212,7 @@ pub(crate) enum UnixSocketError {
     #[error("unix socket {0}: the file at this path is not a socket; move the file away or configure another path")]
     NotASocket(PathBuf),
     /// An operation on the file system failed.
-    #[error("unix socket {path}: {step}: {source}; check that weir is allowed to write to the folder")]
+    #[error("unix socket {path}: {step} ({source}); check that weir is allowed to write to the folder")]
     Io {
         /// The configured path of the socket.
         path: PathBuf,

@@ -204,7 +204,7 @@ impl Feeder {
         if trouble.is_first() {
             tracing::warn!(
                 sink = self.sink.name(), node = %self.journal.node(), %error,
-                "cannot hand over rows to the sink: the journal retains the rows, and weir tries again"
+                "cannot hand over rows to the sink; the journal keeps the rows, and weir tries again"
             );
         }
     }

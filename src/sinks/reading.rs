@@ -41,11 +41,11 @@ pub(crate) use crate::sinks::reading::log_rows::{LogCursor, LogRows};
 #[derive(Debug, Error)]
 pub(crate) enum LogReadError {
     #[error(
-        "{0}; no rows are returned, because the result would be incomplete: try again when the log backend can be read"
+        "{0}; no rows are returned, because the result would be incomplete; try again when the log backend can be read"
     )]
     Home(LogBackendError),
     #[error(
-        "{0}; no rows are returned, because the result would be incomplete: try again, or check the metric weir_log_sink_behind_seconds"
+        "{0}; no rows are returned, because the result would be incomplete; try again, or check the metric weir_log_sink_behind_seconds"
     )]
     Behind(#[from] TailBehind),
     #[error(transparent)]

@@ -32,12 +32,12 @@ use crate::{
 pub(crate) enum TailBehind {
     /// The log backend has not reported its watermark of the lane, so it is not known from where on the journal must be read.
     #[error(
-        "the log backend cannot be read: it has not reported since the start of this process which rows of lane {0} it has"
+        "the log backend cannot be read: since this process started, it has not reported which rows of lane {0} it has"
     )]
     BackendSilent(NodeId),
     /// Some rows that the log backend lacks have not been read from the disk yet.
     #[error(
-        "cannot read all rows of lane {0}: the log backend lacks some rows that have not been read from the journal yet, because there are very many of them or the disk is slow"
+        "cannot read all rows of lane {0}: some rows are not in the log backend, and weir has not read them from the journal yet, because there are very many of them or the disk is slow"
     )]
     Unread(NodeId),
 }

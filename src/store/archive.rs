@@ -205,7 +205,7 @@ pub(crate) enum BackupError {
     NoBackup,
     /// The backup was written by an earlier or a later weir, in another format.
     #[error(
-        "the backup has format {0}, but this weir reads only format {FORMAT}: restore it with the weir that wrote it"
+        "the backup has format {0}, but this version of weir reads only format {FORMAT}; restore the backup with the version that wrote it"
     )]
     Format(u32),
     /// The last line of the backup is missing.
@@ -215,7 +215,7 @@ pub(crate) enum BackupError {
     #[error("the backup is damaged: its checksum or its number of items does not match")]
     Damaged,
     /// A line is not valid JSON of an item, or too long.
-    #[error("cannot read line {0} of the backup")]
+    #[error("line {0} of the backup is invalid or too long")]
     Line(u64),
 }
 
@@ -465,9 +465,9 @@ mod tests {
         for format in [1, 2, 3, 5] {
             let other = whole.replacen("\"weir_backup\":4", &format!("\"weir_backup\":{format}"), 1);
             let refused = check(other.as_bytes()).unwrap_err().to_string();
-            let said = format!("the backup has format {format}, but this weir reads only format 4");
+            let said = format!("the backup has format {format}, but this version of weir reads only format 4");
             assert!(
-                refused.starts_with(&said) && refused.contains("the weir that wrote it"),
+                refused.starts_with(&said) && refused.contains("the version that wrote it"),
                 "{refused}"
             );
         }

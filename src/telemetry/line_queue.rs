@@ -158,7 +158,7 @@ enum SinkEvent {
 fn log_event(name: &str, event: SinkEvent) {
     match event {
         SinkEvent::Failed(error) => {
-            tracing::error!(%error, "cannot write to {name}: lines are lost until writes work again")
+            tracing::error!(%error, "cannot write to {name}; lines are lost until writes work again")
         }
         SinkEvent::Recovered => tracing::info!("writes to {name} work again"),
         // The loss is logged as an error, because the lost lines may have been errors.
@@ -333,7 +333,7 @@ impl ReopenableFile {
             Err(error) => {
                 self.misplaced = true;
                 let path = self.path.display();
-                tracing::error!(%path, %error, "cannot open a log file again: lines still go to the old file");
+                tracing::error!(%path, %error, "cannot reopen a log file; lines are still written to the old file");
             }
         }
     }

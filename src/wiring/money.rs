@@ -188,7 +188,7 @@ impl MoneyParts {
         let drained = join(self.journal.wait_until_acknowledged(), self.left.drained());
         if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, drained).await.is_err() {
             tracing::warn!(
-                "the store has not applied the last steps of accounts: the steps are in the journal, and weir sends them at the next start"
+                "the store has not applied the last steps of some accounts; the steps are in the journal, and weir sends them at the next start"
             );
         }
     }
@@ -200,7 +200,7 @@ impl MoneyParts {
         if let LedgerEngine::Embedded(embedded) = &self.engine
             && let Err(error) = embedded.ledger.flush().await
         {
-            tracing::warn!(%error, "cannot write the last changes to the ledger's file: the changes are in the journal, and weir applies them at the next start");
+            tracing::warn!(%error, "cannot write the last changes to the ledger's file; the changes are in the journal, and weir applies them at the next start");
         }
     }
 }

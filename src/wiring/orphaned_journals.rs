@@ -134,10 +134,10 @@ impl OrphanedJournals {
                 let node = opened.journal.node().clone();
                 match self.adopt(opened).await {
                     Ok(()) => {
-                        tracing::info!(%node, "another weir process has ended: this process settles the journal of the ended process")
+                        tracing::info!(%node, "another weir process has ended; this process settles the requests in its journal")
                     }
                     Err(error) => {
-                        tracing::error!(%error, "cannot charge the open requests in the journal of an ended process yet; weir tries again")
+                        tracing::error!(%error, "cannot charge the unsettled requests in the journal of an ended process yet; weir tries again")
                     }
                 }
             }

@@ -137,7 +137,7 @@ impl Reloader {
         match outcome {
             Ok(()) => tracing::info!(conf = %self.conf.display(), "configuration reloaded"),
             Err(error) => {
-                tracing::error!(%error, "cannot reload the configuration: the current configuration remains in force")
+                tracing::error!(%error, "cannot reload the configuration; the current configuration remains in force")
             }
         }
         let (program, result) = (&self.metrics.program, if outcome.is_ok() { "ok" } else { "failed" });
@@ -333,7 +333,7 @@ impl FolderWatcher {
         let mut watcher = match watcher {
             Ok(watcher) => watcher,
             Err(error) => {
-                tracing::warn!(%error, "cannot watch the files of the configuration: send SIGHUP after a change");
+                tracing::warn!(%error, "cannot watch the files of the configuration; send SIGHUP to weir after you change one of them");
                 return Self { _watcher: None };
             }
         };
@@ -348,7 +348,7 @@ impl FolderWatcher {
             .collect();
         for folder in folders {
             if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-                tracing::warn!(%error, folder = %folder.display(), "cannot watch a folder with files of the configuration: send SIGHUP after a change");
+                tracing::warn!(%error, folder = %folder.display(), "cannot watch a folder with files of the configuration; send SIGHUP to weir after you change one of these files");
             }
         }
         Self {

@@ -207,7 +207,7 @@ impl RunningWeir {
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.session_task).await;
         });
         if !parts.sinks.access_log.close(FLUSH_WAIT) {
-            tracing::warn!("cannot write the last lines of the access log in time: these lines are lost");
+            tracing::warn!("cannot write the last lines of the access log in time; these lines are lost");
         }
         background.shutdown_timeout(FLUSH_WAIT);
         tracing::info!("stopped");
@@ -270,7 +270,7 @@ async fn drain_requests(
     if running > 0 {
         tracing::warn!(
             running,
-            "the drain time is over: weir now ends the running requests, each with an error of its protocol"
+            "the drain time is over; weir now ends the running requests, and sends each client an error in the client's protocol"
         );
     }
     drain.expire();
@@ -281,7 +281,7 @@ async fn drain_requests(
         let running = drain.running();
         tracing::warn!(
             running,
-            "cannot send errors to the clients of the remaining requests, because the clients do not read: the requests are ended without an error"
+            "cannot send errors to the clients of the remaining requests, because the clients do not read; weir ends these requests without an error"
         );
     }
 }
@@ -382,7 +382,7 @@ impl Node {
             && thread.join().is_err()
         {
             tracing::error!(
-                "weir did not end cleanly, because its thread panicked: the next start completes the work from the journal"
+                "weir did not end cleanly, because its thread panicked; at the next start, weir completes the work from the journal"
             );
         }
     }

@@ -248,7 +248,7 @@ impl TlsListeners {
             if let (Some(listener), Some(identity)) = (listener, identity)
                 && let Err(error) = listener.set_identity(identity)
             {
-                tracing::error!(%error, "cannot replace the certificates: the current certificates remain in use");
+                tracing::error!(%error, "cannot replace the certificates; the current certificates remain in use");
             }
         }
     }

@@ -113,14 +113,14 @@ impl Upgrader {
             Ok(pid) => {
                 process::succeeded_by(pid);
                 if let Err(error) = self.journal.mark_draining() {
-                    tracing::warn!(%error, "cannot mark the journal as draining: a weir process that starts before this process ends will find the journal in use");
+                    tracing::warn!(%error, "cannot mark the journal as draining; a weir process that starts before this process ends will find the journal in use");
                 }
                 let running = self.drain.running();
                 self.handed_over.send_replace(true);
                 tracing::info!(
                     pid,
                     running,
-                    "upgrade: the new process serves, and this process ends after its last request"
+                    "upgrade: the new process now serves requests, and this process ends after its last request"
                 );
                 Ok(UpgradedProcess { pid, running })
             }

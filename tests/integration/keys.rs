@@ -243,7 +243,7 @@ fn a_key_is_changed_from_the_version_that_was_seen_or_not_at_all() {
         let late = weir.cli(words, &["--if-version", &old]);
         let said = String::from_utf8_lossy(&late.stderr).into_owned();
         let expected = format!(
-            "key {id} has changed since version {old} and now has version {now}: nothing was changed; `weir key show {id}` prints the present values"
+            "nothing was changed, because key {id} now has version {now} and not version {old}; `weir key show {id}` prints the current values"
         );
         assert_eq!(late.status.code(), Some(1), "{words:?}: {said}");
         assert!(said.contains(&expected), "{words:?}: {said}");

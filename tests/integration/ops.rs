@@ -212,7 +212,7 @@ fn a_journal_whose_folder_is_gone_admits_nothing_until_it_is_back() {
         assert_eq!(ask().status, 503);
         assert_eq!(provider.count(), forwarded, "nothing is forwarded");
         assert_eq!(weir.figure("weir_journal_up"), 0);
-        assert!(weir.logs().contains("was removed or replaced while weir runs"));
+        assert!(weir.logs().contains("was removed or replaced while weir was running"));
         if replaced {
             std::fs::remove_dir_all(&here).unwrap();
         }

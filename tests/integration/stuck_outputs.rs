@@ -149,7 +149,7 @@ fn requests_are_answered_and_charged_the_same_when_nobody_takes_any_output() {
         told("access log: lines were lost") == 1
     });
     assert!(said().contains(&format!("lost={lost_lines}")), "{}", said());
-    let failures = || i64::try_from(told("the provider's answer cannot be used, or broke off")).unwrap();
+    let failures = || i64::try_from(told("the provider's answer was unusable or incomplete")).unwrap();
     wait_until("every message that was kept", || failures() >= failing - lost_messages);
     assert_eq!(
         weir.exchange(&Wire::Messages.request(&weir.key().text, "hi")).status,

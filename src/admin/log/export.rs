@@ -141,7 +141,7 @@ impl Admin {
                 Ok(()) | Err(ExportError::ReaderGone) => return,
                 Err(error) => error,
             };
-            tracing::error!(error = %broken, "cannot complete an export of the log: the client received only a part");
+            tracing::error!(error = %broken, "an export of the log failed; the client received only a part of the rows");
             // The error makes the answer end improperly, so the client notices that rows are missing.
             let _ = to.send(Err(io::Error::other(broken.to_string()))).await;
         });

@@ -110,7 +110,7 @@ impl OpenIdProvider {
             }
             Err(why) => {
                 let known = within(USABLE).ok_or_else(|| why.clone())?;
-                tracing::warn!(%why, "cannot fetch the OpenID provider's metadata: the previous metadata is used");
+                tracing::warn!(%why, "cannot fetch the OpenID provider's metadata; weir continues to use the previous metadata");
                 Ok(known)
             }
         }
@@ -141,7 +141,7 @@ impl OpenIdProvider {
                 // Keys that are still fresh have been tried already.
                 let usable = within(USABLE).filter(|_| within(FRESH).is_none());
                 let keys = usable.ok_or_else(|| SignInFailure::Provider(why.message.clone()))?;
-                tracing::warn!(why = %why.message, "cannot fetch the OpenID provider's keys: the previous keys are used");
+                tracing::warn!(why = %why.message, "cannot fetch the OpenID provider's keys; weir continues to use the previous keys");
                 return id_token::check(token, keys, expected).map_err(SignInFailure::Token);
             }
         };

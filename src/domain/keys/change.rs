@@ -63,7 +63,7 @@ pub enum ChangePrecondition {
 pub enum KeyChangeError {
     /// The key is not at the version on which the change is based.
     #[error(
-        "key {id} has changed since version {from} and now has version {now}: nothing was changed; `weir key show {id}` prints the present values"
+        "nothing was changed, because key {id} now has version {now} and not version {from}; `weir key show {id}` prints the current values"
     )]
     Stale {
         /// The id of the key.
@@ -74,17 +74,17 @@ pub enum KeyChangeError {
         now: Version,
     },
     /// The key no longer has the secret that the change requires.
-    #[error("the key was not changed: you are signed in with its old secret; sign in with the new one")]
+    #[error("the key was not changed, because you are signed in with its old secret; sign in with the new one")]
     OldText,
     /// The owner of the key tried to raise a limit. The value is the name of the limit's field.
     #[error("the owner of a key can only lower its limits: ask an operator to raise a limit")]
     Raises(&'static str),
     /// The update sets a reset period for a key without a quota. The period would have no effect, and the quota was probably
     /// forgotten.
-    #[error("the key has no quota that could be reset: set a quota, or leave out the reset period")]
+    #[error("a reset period requires a quota, but the key has no quota; set a quota, or leave out the reset period")]
     ResetWithoutQuota,
     /// The new secret is the key's previous secret.
-    #[error("the key was not rotated, because the new secret is the previous one: rotate the key with another seed")]
+    #[error("the key was not rotated, because the new secret is the same as the previous secret; rotate the key with another seed")]
     TextReused,
 }
 

@@ -34,7 +34,7 @@ impl QuotaReset {
 
 /// The error that a string is not the name of one of the choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the value is not one of the choices")]
+#[error("the value is not one of the allowed values")]
 pub struct UnknownChoice;
 
 impl std::str::FromStr for QuotaReset {

@@ -437,11 +437,11 @@ impl PriceFactor {
 pub(crate) enum DecimalError {
     /// The value is not a decimal number in quotes.
     #[error(
-        "write a decimal number in quotes, such as \"0.25\": digits and at most one point, without a sign or a comma"
+        "expected a decimal number in quotes, such as \"0.25\", with digits and at most one point, and without a sign or a comma"
     )]
     Malformed,
     /// The number has more decimal places than the maximum, which is the variant's value.
-    #[error("give at most {0} decimal places")]
+    #[error("the number has too many decimal places; give at most {0} decimal places")]
     TooFine(usize),
     /// The number is larger than the maximum, which is the variant's value.
     #[error("the number is too large: give at most {0}")]

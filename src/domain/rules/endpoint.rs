@@ -121,7 +121,7 @@ pub enum UrlError {
     #[error("the only placeholder allowed is {{model}}, at most once, in the path or query")]
     Placeholder,
     /// The base URL has a path.
-    #[error("a base_url is scheme://host[:port] without a path: the paths come from the provider file")]
+    #[error("the base_url must not have a path, because the paths come from the provider file: give scheme://host[:port]")]
     BasePath,
 }
 

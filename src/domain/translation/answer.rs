@@ -218,13 +218,13 @@ pub(crate) enum AnswerFault {
     )]
     EventTooLarge,
     /// A non-streaming answer is longer than [`ANSWER_BYTES_MAX`].
-    #[error("the provider's answer is too large to translate; request a stream")]
+    #[error("the provider's answer is too large to translate; request a streaming answer instead")]
     AnswerTooLarge,
     /// The waiting pieces of overlapping calls are longer than [`WAITING_BYTES_MAX`].
     #[error("the provider's tool calls are too large to translate; send the request again")]
     CallsTooLarge,
     /// The text that the client's protocol repeats is longer than [`REPEATED_BYTES_MAX`].
-    #[error("the answer is too long for this protocol; use the provider's own protocol")]
+    #[error("the answer is too long to translate into this protocol; send the request in the provider's own protocol")]
     TextTooLong,
     /// A non-streaming answer has failed. The client gets an error answer with the corresponding HTTP status.
     #[error("the provider failed to complete its answer; send the request again")]

@@ -254,7 +254,7 @@ pub enum ScanError {
         depth_max: usize,
     },
     /// A second value, or anything else but white space, follows the object.
-    #[error("data follows the JSON value at byte {at}")]
+    #[error("after the JSON object, more data begins at byte {at}")]
     TrailingData {
         /// The offset of the first byte after the object that is not white space.
         at: usize,
@@ -272,7 +272,7 @@ pub enum ScanError {
         at: usize,
     },
     /// The body has more references to state at a provider than [`ScanLimits::references_max`].
-    #[error("the body names more than {references_max} files, items and other objects at the provider (byte {at})")]
+    #[error("the body names more than {references_max} files, items and other objects at the provider; the first one beyond the limit is at byte {at}")]
     TooManyReferences {
         /// The offset of the first identifier beyond the limit.
         at: usize,
@@ -321,10 +321,10 @@ pub enum JsonFault {
     #[error("an unknown escape")]
     Escape,
     /// `\u` is not followed by four hexadecimal digits.
-    #[error("an escape without four hexadecimal digits")]
+    #[error("a Unicode escape must have four hexadecimal digits")]
     HexDigits,
     /// A member's name, or a value that weir reads, contains half of a surrogate pair, which is not valid text.
-    #[error("an escaped surrogate without its other half, in a name or an identifier")]
+    #[error("a name or an identifier contains only half of an escaped surrogate pair")]
     LoneSurrogate,
 }
 

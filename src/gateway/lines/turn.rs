@@ -402,8 +402,8 @@ impl LineTask {
         if close.end == LineEnd::Unexpected {
             tracing::error!(
                 provider = %self.provider,
-                "the provider began a response without a request: the WebSocket to it was closed, and the response is not \
-                 billed. Report this to the provider"
+                "the provider began a response for which there was no request; weir closed the WebSocket and does not bill the \
+                 response. Report this to the provider"
             );
         }
         // A close frame must not follow an incomplete frame.

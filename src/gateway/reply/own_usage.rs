@@ -149,7 +149,7 @@ impl OwnUsage {
 
 /// Returns the refusal for a failed call to the store, and logs the error.
 fn unavailable(error: &StoreError) -> Refusal {
-    tracing::warn!(%error, "cannot read the usage of a key from the store: the request is refused with status 503");
+    tracing::warn!(%error, "cannot read the usage of a key from the store; the request is refused with status 503");
     Refusal::StoreUnavailable
 }
 

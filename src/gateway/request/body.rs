@@ -175,7 +175,7 @@ impl RequestBody {
         self.received = self.received.saturating_add(rest.len());
         match self.coding {
             None if !rest.iter().all(u8::is_ascii_whitespace) => Err(Refusal::BodyInvalid {
-                reason: "data follows the JSON value".to_owned(),
+                reason: "after the JSON object, more data begins".to_owned(),
             }),
             Some(coding) if !rest.is_empty() => Err(Refusal::BodyEncodingInvalid {
                 encoding: coding.as_str(),

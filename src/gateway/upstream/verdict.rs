@@ -238,7 +238,7 @@ fn log_credential_refused(metrics: &Metrics, forward: &Forward, status: u16) {
         %provider,
         credential = %forward.attempts.credential().credential.name,
         status,
-        "the provider refused the configured credential: check its secret, and the operator's account at the provider"
+        "the provider rejected the configured credential; check the credential's secret and the operator's account at the provider"
     );
     metrics
         .providers

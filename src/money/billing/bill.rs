@@ -282,7 +282,7 @@ impl Bill {
             Ok((step, _)) => settled.step = Some(step),
             Err(error) => {
                 // The next start of the process finds the admission unsettled, and charges the request's last checkpoint.
-                tracing::error!(%error, request = %self.running.request, "cannot record a settlement in the journal; the next start charges the request's last checkpoint");
+                tracing::error!(%error, request = %self.running.request, "cannot record a settlement in the journal; at its next start, weir charges the request's last checkpoint");
                 self.engine.counters.record_failure();
             }
         }

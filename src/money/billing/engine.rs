@@ -197,7 +197,7 @@ impl BillingEngine {
 
     /// Admits a request without the store, if its key and account have grace left.
     fn admit_by_grace(&self, ask: &AdmitCall, error: &StoreError) -> Result<CountedRequest, Refusal> {
-        tracing::debug!(%error, "the ledger did not answer an admission call");
+        tracing::debug!(%error, "an admission call to the ledger failed");
         if matches!(error, StoreError::Busy(_)) {
             // The store is only busy and can admit the client's next try, so grace does not apply.
             return Err(Refusal::StoreUnavailable);

@@ -144,10 +144,10 @@ fn steps_at_once(waiting: usize) -> usize {
 fn log_failure(account: &str, error: &StoreError) {
     match error {
         StoreError::Unavailable(_) | StoreError::Busy(_) => {
-            tracing::debug!(account, %error, "cannot send settlements to the store yet; they are sent again")
+            tracing::debug!(account, %error, "cannot send settlements to the store yet; weir sends them again")
         }
         StoreError::NotFound | StoreError::Duplicate | StoreError::Deleted | StoreError::Corrupt(_) => {
-            tracing::error!(account, %error, "the store rejects settlements; they are sent again");
+            tracing::error!(account, %error, "the store rejects settlements; weir sends them again");
         }
     }
 }
@@ -197,7 +197,7 @@ async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, SmolStr)>) {
         // The settlements of these requests end their holds as well.
         Ok(_) | Err(_) => {
             tracing::debug!(
-                "cannot end the holds of requests that ended with their process; the settlements of these requests end the holds"
+                "cannot end the holds of requests whose process has ended; the holds end when these requests are settled"
             )
         }
     }
@@ -255,7 +255,7 @@ pub(super) async fn settle_possibly_settled(
         tracing::warn!(
             charged,
             charged_now,
-            "the settlements of some requests are in a damaged part of the journal: the store has most likely charged `charged` of these requests before, and `charged_now` requests are charged now"
+            "the settlements of some requests are in a damaged part of the journal; the store has most likely charged `charged` of these requests already, and weir charges the other `charged_now` requests now"
         );
     }
     Ok(())

@@ -250,8 +250,8 @@ impl ProviderBackends {
             let name = &place.origin.host;
             tracing::warn!(
                 %name, address = %place.address, used = %winner,
-                "a provider's host does not answer over the preferred address family, or answers later: weir connects over the \
-                 other address family first"
+                "a provider's host does not answer over the preferred address family, or answers later than over the other \
+                 one; weir now tries the other address family first"
             );
         }
     }
@@ -370,7 +370,7 @@ impl HealthCheck for BackendCheck {
     }
 
     async fn health_status_change(&self, target: &Backend, healthy: bool) {
-        tracing::warn!(address = %target.addr, healthy, "the result of a health check of a provider's backend has changed");
+        tracing::warn!(address = %target.addr, healthy, "the health of a provider's backend has changed according to its health check (`healthy`)");
     }
 
     fn health_threshold(&self, _success: bool) -> usize {

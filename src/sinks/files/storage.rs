@@ -163,7 +163,7 @@ impl BucketStorage {
         if !self.conditions_unsupported.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 bucket = self.name,
-                "the server of the bucket does not support If-None-Match, so weir checks that a file does not exist before it puts the file"
+                "the server of the bucket does not support If-None-Match, so weir checks before each upload that the file does not exist"
             );
         }
         Ok(())

@@ -328,7 +328,7 @@ pub(super) fn settle_format(transaction: WriteTransaction, format: u64) -> Resul
     match settle().map_err(|error| error.to_string())? {
         found if found == format => Ok(()),
         found => Err(format!(
-            "the file has format {found}, but this weir reads only format {format}"
+            "the file has format {found}, but this version of weir reads only format {format}"
         )),
     }
 }

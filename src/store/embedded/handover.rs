@@ -178,7 +178,7 @@ impl EmbeddedFiles {
         let call = match serde_json::from_slice::<SuccessorCall>(call) {
             Ok(call) => call,
             Err(error) => {
-                tracing::error!(%error, "cannot parse a call of the predecessor process");
+                tracing::error!(%error, "cannot parse a call from the predecessor process; the call fails");
                 let said = StoreError::Unavailable(
                     "the process that has taken over the store cannot parse this call".to_owned(),
                 );

@@ -104,7 +104,7 @@ impl Predecessor {
     /// # Errors
     /// The predecessor has not handed over the store, and continues to serve.
     pub(in crate::wiring) fn take_store(&self) -> Result<HandoverState, StartError> {
-        tracing::info!("everything but the store is ready: requesting the store from the previous process");
+        tracing::info!("everything but the store is ready; requesting the store from the previous process");
         fail::fail_point!("successor_prepared");
         send(&self.line, &SuccessorMessage::Prepared).map_err(connection_error)?;
         let take: StoreHandover = receive(&self.line).map_err(connection_error)?;
@@ -122,7 +122,7 @@ impl Predecessor {
         if let Err(error) = send(&self.line, &SuccessorMessage::Serving) {
             // A predecessor that abandons the upgrade kills this process. This process still runs, so the predecessor has ended,
             // and no other process serves.
-            tracing::warn!(%error, "cannot report to the previous process that this process serves: the previous process has ended");
+            tracing::warn!(%error, "cannot report to the previous process that this process now serves requests, because the previous process has ended");
         }
         self.line.set_nonblocking(true).map_err(connection_error)?;
         Ok(self.line)

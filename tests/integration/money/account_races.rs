@@ -120,7 +120,7 @@ fn a_change_from_a_version_that_is_no_more_changes_nothing() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{said}");
     let expected =
-        format!("account `tests` has changed since version {first} and now has version {second}: nothing was changed");
+        format!("nothing was changed, because account `tests` now has version {second} and not version {first}");
     assert!(said.contains(&expected), "{said}");
     for verb in ["suspend", "resume"] {
         let done = weir.cli(&["account", verb, "tests", "--if-version", &first], &[]);

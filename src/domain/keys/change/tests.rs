@@ -126,7 +126,7 @@ fn a_change_from_another_version_or_text_is_refused() {
     assert_eq!(
         stale.to_string(),
         format!(
-            "key {id} has changed since version {from} and now has version {now}: nothing was changed; `weir key show {id}` prints the present values"
+            "nothing was changed, because key {id} now has version {now} and not version {from}; `weir key show {id}` prints the current values"
         )
     );
     for from in [

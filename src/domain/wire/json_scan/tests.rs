@@ -190,9 +190,9 @@ fn what_is_not_one_object_is_refused() {
     for body in ["[]", "\"a\"", "1", "-1", "true", "false", "null"] {
         assert_eq!(said(body), "the body must be a JSON object", "{body}");
     }
-    assert_eq!(said("{} {}"), "data follows the JSON value at byte 3");
-    assert_eq!(said("{},"), "data follows the JSON value at byte 2");
-    assert_eq!(said("{}\0"), "data follows the JSON value at byte 2");
+    assert_eq!(said("{} {}"), "after the JSON object, more data begins at byte 3");
+    assert_eq!(said("{},"), "after the JSON object, more data begins at byte 2");
+    assert_eq!(said("{}\0"), "after the JSON object, more data begins at byte 2");
     assert_eq!(
         said("\u{feff}{}"),
         "the body starts with a byte order mark, which JSON does not allow"

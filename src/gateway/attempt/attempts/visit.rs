@@ -203,7 +203,7 @@ impl EndpointVisit {
             tracing::warn!(
                 provider = %self.endpoint.provider.name,
                 address = %place.address,
-                "this address failed several times in a row: further requests use the provider's other addresses, if it has any"
+                "this address of the provider failed several times in a row; further requests use the provider's other addresses, if there are any"
             );
         }
     }
@@ -235,7 +235,7 @@ impl EndpointVisit {
             tracing::info!(
                 provider = %self.endpoint.provider.name,
                 model = %self.endpoint.upstream_model,
-                "the provider serves this model again: further requests for the model are sent to it as before"
+                "the provider serves this model again; weir sends requests for the model to the provider as before"
             );
         }
     }
@@ -251,8 +251,8 @@ impl EndpointVisit {
             tracing::warn!(
                 provider = %self.endpoint.provider.name,
                 model = %self.endpoint.upstream_model,
-                "this provider failed several requests for this model in a row: until a probe succeeds, the model's other \
-                 providers are preferred, if it has any"
+                "this provider failed several requests for this model in a row; until a probe succeeds, weir prefers the \
+                 model's other providers, if there are any"
             );
         }
     }

@@ -56,7 +56,7 @@ async fn a_change_from_an_old_version_is_412_and_tells_the_present_one() {
         let (head, refused) = answer(&admin, &line, &condition, &body.to_string()).await;
         assert!(head.starts_with("HTTP/1.1 412 "), "{line}: {head}");
         let message = format!(
-            "key {id} has changed since version {old} and now has version {now}: nothing was changed; `weir key show {id}` prints the present values"
+            "nothing was changed, because key {id} now has version {now} and not version {old}; `weir key show {id}` prints the current values"
         );
         let error = json!({ "error": { "code": "changed", "message": message, "version": now } });
         assert_eq!(refused, error, "{line}");
@@ -129,7 +129,7 @@ async fn a_change_of_another_version_is_refused_before_it_is_recorded() {
     let journal = admin.changes.journal().len();
     let refused = change(Some(first), json!({ "rpm": 6 })).await.unwrap_err().to_string();
     assert!(
-        refused.contains(&format!("since version {first} and now has version {second}"))
+        refused.contains(&format!("now has version {second} and not version {first}"))
             && refused.contains("nothing was changed"),
         "{refused}"
     );

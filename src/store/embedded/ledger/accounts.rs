@@ -356,8 +356,9 @@ impl AccountTable {
             if behind_days > 0 {
                 tracing::warn!(
                     behind_days,
-                    "old daily sums and hours are removed only one day at a time, because weir was not running for days or the \
-                     clock has jumped: check the clock; if it is right, `weir store prune` removes all old days at once"
+                    "old daily sums and stability hours are removed only one day at a time, because weir was not running for \
+                     days or the clock has jumped; check the clock. If the clock is right, `weir store prune` removes all old \
+                     days at once"
                 );
             }
         }
@@ -439,7 +440,7 @@ impl Upkeep {
             tokio::task::yield_now().await;
         }
         match &outcome {
-            Ok(()) if self.failing => tracing::info!("the ledger's file is written again"),
+            Ok(()) if self.failing => tracing::info!("weir can write the ledger's file again"),
             Err(error) if !self.failing || ended => {
                 tracing::error!(%error, "cannot write the ledger's file: check the disk; the journal keeps the changes that the file lacks");
             }

@@ -271,7 +271,7 @@ impl Cluster {
         });
         if handed_over {
             tracing::warn!(
-                "hash slots of the redis cluster have other masters now; checking that no acknowledged change is lost"
+                "some hash slots of the redis cluster have moved to other masters; checking that no acknowledged change is lost"
             );
             self.epochs.send_modify(|epoch| *epoch += 1);
         }

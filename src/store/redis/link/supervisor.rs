@@ -203,7 +203,7 @@ impl MasterLane {
         }
         let before = self.status.lock().identity.replace(report.identity.clone());
         if before.is_some_and(|before| before != report.identity) {
-            tracing::warn!(%server, "redis now has another data history; checking that no acknowledged change is lost");
+            tracing::warn!(%server, "redis was restarted or its replication history has changed; checking that no acknowledged change is lost");
             self.epochs.send_modify(|epoch| *epoch += 1);
         }
         None

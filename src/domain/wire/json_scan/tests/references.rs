@@ -279,7 +279,7 @@ fn an_identifier_that_no_text_can_hold_is_refused_and_other_values_are_not() {
         let error = scan(body.as_bytes(), protocol, &LIMITS).unwrap_err();
         let at = body.find("\\u").unwrap();
         let said = format!(
-            "the body is not valid JSON at byte {at}: an escaped surrogate without its other half, in a name or an identifier"
+            "the body is not valid JSON at byte {at}: a name or an identifier contains only half of an escaped surrogate pair"
         );
         assert_eq!(error.to_string(), said, "{body}");
     }
