@@ -59,7 +59,7 @@ pub(crate) trait ProviderDirectory: Send + Sync {
     /// Returns the public name of the model with this name or alias, even if the model is not served now.
     ///
     /// # Errors
-    /// No model has this name or alias. Contains the most similar name, or `None` if no name is similar enough.
+    /// No model has this name or alias. The error contains the most similar name, or `None` if no name is similar enough.
     fn model_named(&self, name: &str) -> Result<String, Option<String>>;
     /// Returns the current price of a model at a provider. `model` is the model's public name. `None` if the provider does not
     /// have the model.
@@ -78,17 +78,18 @@ pub(crate) trait ConsoleLinks: Send + Sync {
     /// Issues a link that opens one session with this role on behalf of `opener`. The link must be opened within a minute.
     ///
     /// # Errors
-    /// No link can be issued. Contains the reason.
+    /// No link can be issued. The error contains the reason.
     fn issue(&self, opener: &AdminPeer, role: Role) -> Result<ConsoleLink, String>;
 }
 
 /// Upgrades weir by starting a successor of this process.
 #[async_trait]
 pub(crate) trait Upgrades: Send + Sync {
-    /// Starts the successor and returns when it serves. The upgrade continues even if the returned future is dropped.
+    /// Starts the successor, and returns as soon as the successor serves requests. The upgrade continues even if the returned
+    /// future is dropped.
     ///
     /// # Errors
-    /// The successor does not serve; contains the reason. This process continues to serve.
+    /// The successor does not serve requests. The error contains the reason. This process continues to serve requests.
     async fn upgrade(self: Arc<Self>) -> Result<UpgradedProcess, String>;
 }
 
@@ -133,7 +134,7 @@ pub(crate) struct AdminStores {
     pub keys: Arc<dyn KeyStore>,
     /// The ledger, from which accounts and the consumption log are read.
     pub ledger: Arc<dyn LedgerStore>,
-    /// The component that submits changes of accounts and records changes of keys in the journal.
+    /// The component that submits changes to accounts, and records changes to keys in the journal.
     pub changes: Arc<dyn AccountChanges>,
     /// The complete store, for backups. `None` if other processes can read the store directly.
     pub archive: Option<Arc<dyn Archive>>,
@@ -210,8 +211,8 @@ impl Admin {
         self.audit.record(change).await
     }
 
-    /// Writes a sign-in to the audit record, before the sign-in takes effect. This is not a call of the API: only pages of this
-    /// process use it.
+    /// Writes a sign-in to the audit record, before the sign-in takes effect. This is not a call of the API. Only the console and
+    /// the portal of this process use it.
     ///
     /// # Errors
     /// The audit record cannot be written. The caller must not complete the sign-in.
@@ -222,7 +223,7 @@ impl Admin {
     }
 }
 
-/// The values of a sign-in in the audit record.
+/// The values that the audit record contains for a sign-in.
 #[derive(Serialize)]
 struct AuditedSignIn {
     role: Role,
@@ -235,7 +236,8 @@ const REUSE_MIN: Duration = Duration::from_secs(1);
 const REUSE_FACTOR: u32 = 20;
 /// The maximum time for which an answer is reused.
 const REUSE_MAX: Duration = Duration::from_secs(30);
-/// The maximum number of stored answers. Each has at most about 200 KB. Further answers are not shared.
+/// The maximum number of stored answers. Each answer takes at most about 200 KB. If this many answers are stored, further answers
+/// are not stored or shared.
 const ANSWERS_MAX: usize = 64;
 
 /// An answer of the admin API that several callers share.
@@ -267,8 +269,8 @@ impl<T> Default for ResponseCache<T> {
 }
 
 impl<T: Clone> ResponseCache<T> {
-    /// Returns a recent result for the same path, if no change was made through this node since then. Otherwise calls `make` and
-    /// returns its result. Concurrent callers share one call of `make`.
+    /// Returns a recent result for the same path, if no change has been made through this node since that result was requested.
+    /// Otherwise calls `make` and returns its result. Concurrent callers share one call of `make`.
     async fn get(&self, path: &str, changes: &ChangeCounter, make: impl Future<Output = T>) -> T {
         let known = self.entry(path, changes.count(), clock::instant());
         let made = known.made.get_or_init(|| async {

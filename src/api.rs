@@ -64,8 +64,8 @@ macro_rules! question {
 }
 pub(crate) use question;
 
-/// Implements the serialization of a type as a JSON string by the type's `Display`, the deserialization by its `FromStr`, and the
-/// JSON Schema.
+/// Implements the serialization of a type to a JSON string with its `Display`, the deserialization with its `FromStr`, and the
+/// JSON Schema of the type.
 macro_rules! text_value {
     ($name:ident, $description:literal) => {
         impl<'de> serde::Deserialize<'de> for $name {
@@ -152,13 +152,13 @@ pub(crate) enum AdminErrorCode {
     Invalid,
     /// The console session's role is too low for this request.
     Forbidden,
-    /// The caller signed in with a former secret of the key, which rotation has replaced.
+    /// The caller signed in with a former secret of the key. A rotation has replaced this secret.
     OldText,
     /// The object does not exist.
     NotFound,
     /// The path does not support the request's method.
     MethodNotAllowed,
-    /// The object already exists, or an operation with this id has already been made.
+    /// The object already exists, or an operation with this id has already been performed.
     Duplicate,
     /// The change was based on a version that is not the object's current version.
     Changed,
@@ -176,7 +176,7 @@ pub(crate) enum AdminErrorCode {
     JournalUnavailable,
     /// The log backend is unreachable.
     LogHomeUnavailable,
-    /// An error code that this version of weir does not know, from another version.
+    /// An error code of another version of weir that this version does not know.
     #[serde(other)]
     Unknown,
 }
@@ -234,7 +234,7 @@ impl AdminError {
         Self::new(AdminErrorCode::NotFound, message)
     }
 
-    /// Creates the error for a change that was based on another version than `present`, the object's current version.
+    /// Creates the error for a change that was based on a version other than `present`, the object's current version.
     pub(crate) fn changed(message: impl Into<String>, present: Version) -> Self {
         Self {
             version: Some(present),
@@ -242,7 +242,7 @@ impl AdminError {
         }
     }
 
-    /// Inserts a description of the work that has already been done before the message.
+    /// Prefixes the message with `done`, a description of the work that has already been done.
     pub(crate) fn with_context(self, done: &str) -> Self {
         let message = format!("{done}: {self}");
         Self {

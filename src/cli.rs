@@ -326,7 +326,7 @@ pub(crate) fn write_manual_pages(mut line: clap::Command, folder: &Path) -> io::
     Ok(())
 }
 
-/// The keyword on the command line for a setting without a value, to which the default applies.
+/// The keyword on the command line that removes the value of a setting, so the setting's default applies.
 pub(crate) const DEFAULT: &str = "default";
 
 /// The value of an option, or `None` for a keyword that means "no value", such as `none`.
@@ -388,8 +388,8 @@ pub struct QuotaArgs {
     /// What weir does with a running answer when the quota or the balance is used up: finish completes the answer, cut ends it
     #[arg(long, value_name = "finish|cut", value_parser = one_of::<OnExhausted>(&["finish", "cut"]))]
     pub(crate) on_exhausted: Option<OnExhausted>,
-    /// The maximum cost of an answer with `--on-exhausted finish`, as a multiple of the quota (without a quota, of the balance),
-    /// or none. weir cuts an answer that exceeds it. 2 if never set
+    /// The maximum cost of an answer with `--on-exhausted finish`, as a multiple of the quota (or of the balance if the key has
+    /// no quota), or none. weir cuts an answer that exceeds this cost. If the option was never set, the maximum is 2
     #[arg(long, value_name = "N|none", value_parser = or_none::<FactorInput>)]
     pub(crate) finish_factor: Option<OrNone<FactorInput>>,
     #[command(flatten)]
@@ -435,7 +435,7 @@ impl OverlapArg {
     /// Parses a number with a unit.
     ///
     /// # Errors
-    /// The text is not a valid time. Contains a message that describes valid times.
+    /// The text is not a valid time. The error message describes valid times.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
         let number: u64 = digits.parse().map_err(|_| OVERLAP_HINT)?;

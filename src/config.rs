@@ -1,8 +1,8 @@
 //! The configuration: reads `weir.toml` strictly, checks all of it, and turns it into values that cannot be invalid.
 //!
-//! [`Config::load`] is the only entry. Its result has all defaults filled in, all limits checked and all paths absolute; secrets
-//! are still references (see [`secret_source`]). Each setting is declared once, with its type, its default, its bounds and its
-//! comment. `conf/weir.toml` is generated from these declarations ([`crate::domain::settings`]).
+//! [`Config::load`] reads a configuration file. Its result has all defaults filled in, all limits checked and all paths absolute;
+//! secrets are still references (see [`secret_source`]). Each setting is declared once, with its type, its default, its bounds
+//! and its comment. `conf/weir.toml` is generated from these declarations ([`crate::domain::settings`]).
 
 mod console;
 pub(crate) mod gateway;
@@ -67,11 +67,11 @@ settings! {
         own_usage: OwnUsageConfig = table().restart(),
         /// Connections to providers, and their timeouts.
         upstream: UpstreamConfig = table(),
-        /// Retries and failover. Each provider's file says which failures are retried, and how often ([retry]). After a status
-        /// that is retried, 429, a refused credential or a failed connection, weir can send a request to the next of its model's
-        /// `providers`. If a backend, or a model at a provider, has failed three times in a row, later requests avoid it for 5
-        /// seconds, then for twice as long each time, up to 5 minutes. After that, one request at a time tests whether it works
-        /// again.
+        /// Retries and failover. Each provider's file says which failures are retried, and how often ([retry]). If a provider
+        /// answers with a retryable status or 429, rejects weir's credential or cannot be connected to, weir can send the request
+        /// to the next provider in the model's `providers`. If a backend, or a model at a provider, has failed three times in a
+        /// row, later requests avoid it for 5 seconds, then for twice as long each time, up to 5 minutes. After that, one request
+        /// at a time tests whether it works again.
         retry: RetryConfig = table(),
         /// The store of keys and accounts.
         store: StoreConfig = table().restart(),
@@ -80,12 +80,13 @@ settings! {
         /// Grace while the store is unreachable, and the queue of requests that wait for money held by running requests.
         money: MoneyConfig = table(),
         /// With a Redis store, a key with many requests gets a lease: budget that Redis reserves for this node, and a share of
-        /// the rate and concurrency limits of the key and its account. From the lease, the node admits the key's requests without
-        /// a call to Redis. Near a limit, the node calls Redis for each request (docs/money.md, Leases). With the embedded store,
-        /// this section has no effect.
+        /// the rate and concurrency limits of the key and its account. Within the lease, the node admits the key's requests
+        /// without a call to Redis. Near a limit, the node calls Redis for each request (docs/money.md, Leases). With the
+        /// embedded store, this section has no effect.
         leases: LeasesConfig = table().restart(),
-        /// Notices before money runs out: when a key has spent a certain percentage of its quota (once per period, for all nodes
-        /// together), and when a charge has brought an account down to its low balance. Each notice is logged.
+        /// Notices before money runs out. weir creates a notice when a key has spent a certain percentage of its quota (once per
+        /// period, for all nodes together), or when a charge has brought an account down to its low balance. Each notice is
+        /// logged.
         notices: NoticesConfig = table().restart(),
         /// This node's journal of requests and charges.
         journal: JournalConfig = table().restart(),
@@ -140,7 +141,7 @@ impl Config {
         HeadsConfig::from_connections(&self.connections, self.gateway.header_bytes_max)
     }
 
-    /// Returns the names in the file of all settings that differ from `started` and take effect only at a start.
+    /// Returns all settings that differ from `started` and take effect only after a restart, by their names in the file.
     pub(crate) fn needs_restart(&self, started: &Self) -> BTreeSet<String> {
         let mut keys = BTreeSet::new();
         self.differing(started, "", false, &mut keys);
@@ -216,7 +217,8 @@ impl Config {
     }
 }
 
-/// Returns the configuration file's name for error messages: its absolute path, like those of all files named in it.
+/// Returns the configuration file's name for error messages, which is its absolute path. Messages also name the files in its
+/// settings by absolute paths.
 fn file_name(path: &Path) -> String {
     let whole = std::path::absolute(path);
     whole.as_deref().unwrap_or(path).display().to_string()
@@ -276,7 +278,7 @@ fn address() -> SettingKind<SocketAddr> {
     text().then(|text| text.parse().map_err(|_| HINT.to_owned()))
 }
 
-/// A setting with a path. A relative path is made absolute: it begins at the folder of the configuration file.
+/// A setting with a path. A relative path is resolved against the folder of the configuration file.
 fn path() -> SettingKind<PathBuf> {
     SettingKind::of(|given| given.path())
 }

@@ -206,8 +206,8 @@ const LIMITS: WebLimits = WebLimits {
     answer_bytes_max: 1024 * 1024,
     idle_max: 0,
 };
-/// The time from a request to Prometheus during which all users share its response or failure. This is longer than the timeout of
-/// the request, so not every user waits for an unreachable Prometheus.
+/// The time after the start of a request to Prometheus during which all users share its response or failure. This time is longer
+/// than the request's timeout, so that users do not wait one after another for an unreachable Prometheus.
 const SHARED_FOR: Duration = Duration::from_secs(3);
 
 /// A client of Prometheus that fetches its alerts. All users who view them at about the same time share one response.

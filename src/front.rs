@@ -1,6 +1,6 @@
 //! The front: accepts clients' connections, and reads and checks the heads of their requests.
 //!
-//! The gateway and the public stability service use the front, which works before Pingora's parsers. A connection needs a permit
+//! The gateway and the public stability service use the front, which runs before Pingora's parsers. A connection needs a permit
 //! ([`ConnectionPermit`]). A [`Transport`] turns the connection into a stream of HTTP. The heads of its requests are read one at
 //! a time, within limits ([`Arrival`]). Each head is checked (`domain/wire/http1/head.rs`) before any other code reads it. A
 //! [`Handler`] answers the requests.
@@ -249,8 +249,8 @@ impl<H: Handler> Front<H> {
 
 #[async_trait]
 impl<H: Handler> ServerApp for Front<H> {
-    /// Serves the connection in its own task, because Pingora's task occupies 8 KiB for the state of a TLS handshake until it
-    /// ends.
+    /// Serves the connection in its own task, because Pingora's task occupies 8 KiB for the state of a TLS handshake until the
+    /// task ends.
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let visit = self.handler.on_connection();
         let (front, shutdown) = (Arc::clone(self), shutdown.clone());

@@ -2,13 +2,13 @@
 //!
 //! A journal is a folder of append-only segments. A segment is allocated completely before it is written, so a full disk is
 //! noticed at a request's admission ([`Journal::reserve`]) and never at the end of its answer. When [`Journal::append`] returns,
-//! the record is in the page cache, so the end of the process loses nothing. The record is on disk at most
+//! the record is in the page cache, so nothing is lost when the process ends. The record is on disk at most
 //! [`crate::config::JournalConfig::sync`] later, so a power cut loses at most the records of that time. Only operators' changes
 //! wait until they are on disk ([`Journal::wait_until_synced`]).
 //!
-//! The journal numbers the steps of each account, in the order in which it records them. In memory it holds the positions of
-//! the steps that the store has not acknowledged, and the counters of settled rows by hour and model.
-//! [`crate::money::settlement`] sends the steps; the counters are for the stability record.
+//! The journal numbers the steps of each account, in the order in which it records them. In memory it holds the positions of the
+//! steps that the store has not acknowledged, and the counters of settled rows by hour and model. [`crate::money::settlement`]
+//! sends the steps; the counters are for the stability record.
 
 mod accounts;
 mod folder;
@@ -131,11 +131,11 @@ impl JournalError {
 pub(crate) const RECORD_BYTES_MAX: u64 = 256 * 1024;
 /// The minimum size of a segment that can be configured, in bytes.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
-/// The maximum size of the frame of a [`crate::domain::ledger::Record::Admit`], in bytes, if it has the maximum number of
-/// tags and no string in it is longer than 128 bytes.
+/// The maximum size of the frame of a [`crate::domain::ledger::Record::Admit`], in bytes. It applies if the record has the
+/// maximum number of tags and no string in it is longer than 128 bytes.
 pub(crate) const ADMIT_BYTES_MAX: u64 = 2560;
-/// The maximum size of the frame of a settlement, in bytes, if it has the losses of a translation and no string in it is
-/// longer than 128 bytes. It also suffices if the settlement additionally has the maximum number of parts and no string in it
+/// The maximum size of the frame of a settlement, in bytes, if it has the losses of a translation and no string in it is longer
+/// than 128 bytes. This size also suffices for a settlement that additionally has the maximum number of parts, if no string in it
 /// is longer than 40 bytes.
 pub(crate) const STEP_BYTES_MAX: u64 = 3456;
 /// The room in bytes that is reserved for the admission and the settlement of a request. Larger records take more room if
@@ -389,7 +389,8 @@ struct Retainer {
     dropped: u64,
 }
 
-/// The sinks that read the journal, by name. A segment is retained until they have its rows, in addition to settlement.
+/// The sinks that read the journal, by name. A segment is retained until these sinks have its rows and settlement no longer needs
+/// it.
 #[derive(Debug, Default)]
 struct Retainers(BTreeMap<&'static str, Retainer>);
 
@@ -470,7 +471,7 @@ impl JournalEngine {
         self.state.lock()
     }
 
-    /// Adds the current segment to the contents if it is new since the last call.
+    /// Adds the current segment to the contents if the contents do not have it yet.
     fn register_segment(&self, state: &mut WriteState, now_ms: i64) {
         let begin = Position {
             segment: state.tail.current.number,
@@ -488,7 +489,8 @@ impl JournalEngine {
         }
     }
 
-    /// Checks that the folder and the current segment are still in place, unless the thread is awake and checks that itself.
+    /// Checks that the folder and the current segment are still in place. Does nothing if the journal's thread is awake, because
+    /// the thread then checks that itself.
     fn check_folder_if_idle(&self) {
         let resting = self.lock().tail.is_idle();
         if resting {
@@ -519,7 +521,8 @@ impl JournalEngine {
         gone.is_none()
     }
 
-    /// Returns an error while the folder is not in place: a record that cannot be found during that time is not lost.
+    /// Returns an error while the folder is not in place. Without this error, records that cannot be read during that time would
+    /// be taken for lost.
     fn ensure_present(&self) -> io::Result<()> {
         match self.folder.missing_path() {
             Some(path) => Err(io::Error::new(

@@ -2,7 +2,7 @@
 //! providers, and meters and bills the usage.
 //!
 //! weir usually runs as a program of its own: `weir serve --conf weir.toml`. This crate contains that program. The crate is also
-//! a library with which another program that is built on Pingora can run weir in its own server:
+//! a library. Another program built on Pingora can use the library to run weir in its own server:
 //!
 //! | item | for |
 //! |---|---|
@@ -21,7 +21,7 @@
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let conf = ServerConf {
-//!         // Pingora waits this long at each stop: `[gateway] drain_seconds` and five seconds more.
+//!         // When the server stops, Pingora waits this long: `[gateway] drain_seconds` plus five seconds.
 //!         grace_period_seconds: Some(65),
 //!         ..ServerConf::default()
 //!     };

@@ -46,7 +46,7 @@ pub(crate) struct PublicHandler {
 }
 
 impl PublicHandler {
-    /// Creates the handler of `public`, which all listeners share.
+    /// Creates the handler of the service `public`. All listeners share this handler.
     pub(crate) fn new(public: Arc<PublicService>, time: Arc<StoreTime>) -> Self {
         Self {
             app: Arc::new(PublicApp { public, time }),
@@ -146,7 +146,7 @@ pub(crate) struct Readiness {
     pub store_reachable: bool,
     /// The problems that limit what the store can do.
     pub store_trouble: StoreTrouble,
-    /// Whether weir's user at the store lacks rights that weir needs.
+    /// Whether weir's user in the store lacks rights that weir needs.
     pub store_rights_missing: bool,
     /// Whether the store has evicted data.
     pub store_evicted: bool,

@@ -370,7 +370,7 @@ impl CodePolling {
     }
 
     /// Records a poll for a code. Returns false if the poll was too early; later polls then have a longer interval. A code that
-    /// was created at another node is added at its first poll. If the maximum number of codes is reached, the code is not added
+    /// was created on another node is added at its first poll. If the maximum number of codes is reached, the code is not added
     /// and its polls are not limited.
     fn poll(&self, code: &KeyDigest, now: Instant) -> bool {
         let Some(mut known) = self.get_or_insert(code, now) else {

@@ -70,7 +70,7 @@ pub struct Batch {
     /// The sink's watermark after the batch. It is greater than `after`.
     pub upto: u64,
     /// The rows whose numbers are at least `after` and less than `upto`, in the order of their numbers. There is at least one.
-    /// Numbers are not consecutive, and rows lost to damage or a full disk are missing.
+    /// The numbers may have gaps. Rows that were lost because of damage or a full disk are missing.
     pub rows: Vec<Arc<NumberedRow>>,
 }
 
@@ -86,7 +86,7 @@ pub enum SinkError {
         watermark: u64,
     },
     /// The sink cannot be reached, or has refused the batch. It is not known whether the sink has stored the batch. The message
-    /// says why, and what to do if an operator can help. It contains no secret.
+    /// contains the reason, and says what an operator can do, if anything. It contains no secret.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -110,7 +110,7 @@ pub trait Sink: Send + Sync {
     /// Appends the rows of a batch and sets the lane's watermark to [`Batch::upto`], in one atomic and durable change.
     ///
     /// If the watermark is at least [`Batch::upto`], the sink has the batch already, and nothing changes. If the watermark is
-    /// neither that high nor equal to [`Batch::after`], the result is [`SinkError::OutOfOrder`].
+    /// lower than [`Batch::upto`] and differs from [`Batch::after`], the result is [`SinkError::OutOfOrder`].
     async fn append(&self, batch: &Batch) -> Result<(), SinkError>;
 }
 
@@ -238,8 +238,8 @@ pub enum LogBackendError {
     /// The store is the log backend, and a call of the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Too many accounts have rows in the time range to read the most recent rows of all. Contains the maximum number of
-    /// accounts.
+    /// The most recent rows of all accounts cannot be read, because too many accounts have rows in the time range. Contains the
+    /// maximum number of accounts.
     #[error(
         "cannot read the newest rows: more than {0} accounts have rows in this time range; name an account, or read the oldest rows first"
     )]
@@ -317,7 +317,7 @@ pub enum NewestCursor {
 pub struct ListsCursor {
     /// The day of the lists, in days since the Unix epoch (UTC).
     pub day: i64,
-    /// The number of unread rows in the day's list of each account. An account is missing if nothing has been read of its list.
+    /// The number of unread rows in the day's list of each account. An account is missing if none of its list has been read.
     pub left: BTreeMap<String, usize>,
 }
 
@@ -363,8 +363,8 @@ impl LogPageQuery {
 }
 
 impl RowPage {
-    /// Creates a page from rows that were read until there were `limit` or the day ended. A page with fewer than `limit` rows
-    /// is the last one.
+    /// Creates a page from rows that were read until there were `limit` rows or the day ended. A page with fewer than `limit`
+    /// rows is the last one.
     fn from_rows(numbered: Vec<(NodeId, NumberedRow)>, limit: usize) -> Self {
         let split = numbered
             .into_iter()
@@ -394,7 +394,8 @@ impl SliceCursor {
         }
     }
 
-    /// Creates the position of a row, which has been read with all newer ones. `length_ms` is the length of the next time slice.
+    /// Creates the position of `row`. This row and all newer rows have been read. `length_ms` is the length of the next time
+    /// slice.
     fn at_row(row: &Row, length_ms: i64) -> Self {
         Self {
             time_ms: row.time_ms,
@@ -425,22 +426,22 @@ fn has_passed(until: Option<Instant>) -> bool {
 pub struct BatchLimits {
     /// The maximum number of rows in a batch; at least 1. All rows of a batch are in memory together.
     pub rows_max: usize,
-    /// The condition on which a batch with fewer rows is handed over.
+    /// The condition under which a batch with fewer rows is handed over.
     pub linger: Linger,
 }
 
-/// The condition on which a batch is handed over although it has room for more rows.
+/// The condition under which a batch is handed over although it has room for more rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linger {
     /// The batch is handed over when this time has passed since its first row was read.
     For(Duration),
-    /// The batch is handed over when the hour in which its first row ended is over by this machine's clock, but at the latest
-    /// when this time has passed since the first row was read. The batch has no rows of later hours.
+    /// The batch belongs to the hour in which its first row ended. It is handed over when this hour is over by this machine's
+    /// clock, or earlier if this time has passed since the first row was read. The batch has no rows of later hours.
     HourOr(Duration),
 }
 
-/// The time after the end of an hour, in milliseconds, after which a batch of the hour is complete. Rows that are read later are
-/// in the next batch.
+/// The time for which a batch waits for late rows after the end of its hour, in milliseconds. Rows that are read later are in the
+/// next batch.
 const HOUR_SLACK_MS: i64 = 60_000;
 const HOUR_MS: i64 = 3_600_000;
 
@@ -462,8 +463,8 @@ impl BatchLimits {
         }
     }
 
-    /// Returns how long a batch may still wait for rows. Its first row ended at `first_ms` and was read `since` ago; `now_ms` is
-    /// the current time.
+    /// Returns how long a batch may still wait for rows. Its first row ended at `first_ms`, `since` is the time that has passed
+    /// since this row was read, and `now_ms` is the current time.
     fn remaining_wait(&self, first_ms: i64, since: Duration, now_ms: i64) -> Duration {
         match self.linger {
             Linger::For(longest) => longest.saturating_sub(since),

@@ -154,8 +154,8 @@ impl AdminHandler for AdjustAccount {
     }
 }
 
-/// Adds an amount to an account's balance, once for each operation id that the account remembers. A repeated operation changes
-/// nothing and gets the same answer. It is refused if its amount differs from the first one.
+/// Adds an amount to an account's balance. A repeated operation, whose id the account still remembers, changes nothing and gets
+/// the same answer. It is refused if its amount differs from the amount of the first operation.
 async fn add_to_balance(
     admin: &Admin,
     author: Author,
@@ -277,7 +277,7 @@ async fn put_record(
     .into())
 }
 
-/// Returns an error for a change whose condition is not the record's current version. A change without an effect is never
+/// Returns an error if the change requires a version other than the record's current version. A change without an effect is never
 /// refused.
 fn check_version(
     id: &AccountId,

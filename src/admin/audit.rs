@@ -46,7 +46,7 @@ const FILE_MODE: u32 = 0o640;
 /// The mode of the file's folder, if weir creates it.
 const FOLDER_MODE: u32 = 0o750;
 
-/// The maximum time that a change waits until its line is on disk, including the wait for other lines. After this time, the
+/// The maximum time that a change waits for its line to be on disk, including the wait for other lines. After this time, the
 /// change is refused.
 const WRITE_WAIT: Duration = Duration::from_secs(5);
 
@@ -180,7 +180,7 @@ const LINES_MAX: usize = 50;
 /// body.
 const BYTES_MAX: u64 = 256 * 1024;
 
-/// Reads the lines before the byte offset `before` backwards; `None` means the end of the file.
+/// Reads lines backwards, beginning at the byte offset `before`; `None` means the end of the file.
 fn read_backwards(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
     let mut file = File::open(path)?;
     let end = file.metadata()?.len();
@@ -292,7 +292,7 @@ impl AdminPeer {
     }
 }
 
-/// A flag with which a call's handler extends the lifetime of the connection, for a long answer.
+/// A flag that the handler of a call sets to extend the lifetime of the connection for a long answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionExtension(pub(crate) Arc<AtomicBool>);
 
@@ -306,7 +306,8 @@ impl ConnectionExtension {
 #[derive(Clone, Debug)]
 pub(crate) struct Author {
     pub(crate) peer: AdminPeer,
-    /// The condition under which a change is made. Pages of this process set it; other callers send it in the header `If-Match`.
+    /// The condition under which a change is made. The console and the portal set the condition directly. Other callers send it
+    /// in the header `If-Match`.
     pub(crate) from: ChangePrecondition,
 }
 

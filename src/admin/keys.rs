@@ -236,7 +236,7 @@ fn check_end(end: Option<Moment>, now: i64) -> Result<(), AdminError> {
     }
 }
 
-/// The values of a key's rotation in the audit record.
+/// The values that the audit record contains for the rotation of a key.
 #[derive(Serialize)]
 struct AuditedRotation<'a> {
     hint: &'a str,
@@ -372,8 +372,8 @@ async fn find_or_create_key(
 }
 
 impl Admin {
-    /// Returns the key of a user who has just signed in by the OpenID provider. Creates the key if it does not exist. This is not
-    /// a call of the API: only pages of this process use it.
+    /// Returns the key of a user who has just signed in through the OpenID provider. Creates the key if it does not exist. This
+    /// is not a call of the API. Only the console and the portal of this process use it.
     ///
     /// # Errors
     /// The key cannot be read or created.

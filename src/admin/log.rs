@@ -1,5 +1,5 @@
-//! Calls of the admin API that return pages of the consumption log, from all log backends. `QueryLog` lists rows by day, then by
-//! account, and then by the time at which they ended.
+//! Calls of the admin API that return pages of the consumption log, from all log backends. `QueryLog` sorts rows by day, then by
+//! account, and then by the time at which the request ended.
 
 pub(crate) mod export;
 
@@ -87,7 +87,7 @@ pub(crate) struct LogRowsPage {
     pub(crate) rows: Vec<Row>,
     /// The cursor of the next page. `None` if there are no further rows.
     pub(crate) next: Option<LogCursor>,
-    /// The number of already searched rows of the account at which the next page begins.
+    /// The number of rows that were already searched in the account with which the next page begins.
     pub(crate) seen: usize,
 }
 
@@ -237,8 +237,8 @@ fn read_cursor(text: &str) -> Option<LogCursor> {
     })
 }
 
-/// The prefix of a cursor that is a position in rows ordered by time. A cursor without this prefix is a position in the store's
-/// lists.
+/// The prefix of a cursor that contains a position among rows that are sorted by time. A cursor without this prefix contains a
+/// position in the store's lists.
 const HOME: &str = "h*";
 
 impl AdminHandler for ListNewestRows {
@@ -260,8 +260,8 @@ impl AdminHandler for ListNewestRows {
     }
 }
 
-/// Formats a cursor. A position in the store's lists is `DAY`, followed for each account by `*ACCOUNT*LEFT`. Any other position
-/// is `h*LENGTH*TIME*ACCOUNT*REQUEST`. A cursor needs no encoding in a URL.
+/// Formats a cursor. A position in the store's lists has the form `DAY`, followed by `*ACCOUNT*LEFT` for each account. Any other
+/// position has the form `h*LENGTH*TIME*ACCOUNT*REQUEST`. A cursor needs no encoding in a URL.
 fn write_newest_cursor(cursor: &NewestCursor) -> String {
     match cursor {
         NewestCursor::InLists(ListsCursor { day, left }) => {

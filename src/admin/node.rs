@@ -114,7 +114,7 @@ impl AdminHandler for DisableProvider {
     }
 }
 
-/// The values of a provider's switch in the audit record.
+/// The values that the audit record contains when a provider is switched on or off.
 #[derive(Serialize)]
 struct AuditedSwitch<'a> {
     provider: &'a str,

@@ -32,7 +32,8 @@ use crate::{
 const SESSIONS_MAX: usize = 1000;
 /// The maximum number of rounds for ending all sessions. Each round ends [`SESSIONS_MAX`] sessions.
 const ROUNDS_MAX: usize = 100;
-/// The number of characters of a session's id. It is a prefix of the cookie's digest, from which nobody can derive the cookie.
+/// The number of characters of a session's id. The id is a prefix of the digest of the session's cookie. Nobody can derive the
+/// cookie from the digest.
 const ID_CHARS: usize = 16;
 
 /// The user of a session, in the form that the console and the portal store.
@@ -116,7 +117,7 @@ async fn held_sessions(store: &dyn WebSessionStore) -> Result<Vec<(ListedWebSess
     Ok(held.collect())
 }
 
-/// The values of the end of a session in the audit record.
+/// The values that the audit record contains for the end of a session.
 #[derive(Serialize)]
 struct AuditedSessionEnd {
     session: String,
@@ -151,8 +152,8 @@ fn session_view(session: &ListedWebSession, holder: SessionHolder) -> SessionVie
     }
 }
 
-/// The values of a decision about an agent's sign-in in the audit record. The code can be recorded, because it expires within
-/// minutes and is useless after the decision.
+/// The values that the audit record contains for a decision about an agent's sign-in. The code can be recorded, because it
+/// expires within minutes and is useless after the decision.
 #[derive(Serialize)]
 struct AuditedDecision<'a> {
     user_code: &'a UserCode,

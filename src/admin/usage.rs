@@ -99,8 +99,8 @@ impl ShowUsage {
         }
     }
 
-    /// Returns the account that the call names or to which the named key belongs. Otherwise returns the next accounts, and the
-    /// name after which the next page continues.
+    /// Returns the account that the call names, or the account of the key that the call names. If the call names neither, returns
+    /// the next accounts, and the name after which the next page continues.
     async fn accounts(&self, admin: &Admin) -> Result<(Vec<String>, Option<String>), AdminError> {
         if let Some(account) = &self.account {
             return Ok((
@@ -138,7 +138,7 @@ impl ShowUsage {
     }
 }
 
-/// The maximum number of accounts that are included in the totals. Each account costs two calls of the store.
+/// The maximum number of accounts that are included in the totals. Each account requires two calls to the store.
 const ACCOUNTS_MAX: usize = 10_000;
 /// The maximum number of accounts whose sums are read concurrently.
 const AT_ONCE: usize = 16;
@@ -146,7 +146,8 @@ const AT_ONCE: usize = 16;
 const LOW_MAX: usize = 20;
 /// The number of days whose costs are listed.
 const DAYS_SHOWN: i64 = 30;
-/// The number of accounts, of keys and of models that are listed because of the highest costs in the last week.
+/// The number of accounts that are listed as those with the highest costs in the last week. The same number applies to keys and
+/// to models.
 const DEAREST_MAX: usize = 5;
 /// The maximum number of accounts whose keys are read to find the keys with the highest costs. These are the accounts with the
 /// highest costs.
@@ -263,8 +264,8 @@ impl OverviewTotals {
         Ok(())
     }
 
-    /// Adds the costs of the keys of the accounts with the highest costs. A key costs at most as much as its account, so this
-    /// stops when no key of a further account can be among the keys with the highest costs.
+    /// Adds the costs of the keys of the accounts with the highest costs. A key never costs more than its account. Therefore the
+    /// search stops when no key of the remaining accounts can be among the keys with the highest costs.
     async fn add_most_expensive_keys(&mut self, ledger: &dyn LedgerStore) -> Result<(), StoreError> {
         for account in most_expensive_weeks(self.account_weeks.weeks(), KEYS_OF_ACCOUNTS_MAX) {
             let found = most_expensive_weeks(self.key_weeks.weeks(), DEAREST_MAX);

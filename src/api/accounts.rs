@@ -22,7 +22,7 @@ macro_rules! question_of_limits {
         #[serde(deny_unknown_fields)]
         pub(crate) struct $question {
             $($own)*
-            /// The balance in USD at or below which the account's balance counts as low; null: never.
+            /// The threshold in USD for a low balance: a balance at or below this amount counts as low; null: no threshold.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) low_balance_usd: Nullable<Usd>,
             /// The percentages of a key's quota at which notices are sent, for all keys of the account; null: the percentages in
@@ -283,9 +283,9 @@ pub(crate) struct AccountFacts {
     pub(crate) spent_nano_usd: NanoUsd,
     /// The number of running requests of the account.
     pub(crate) running: u64,
-    /// The balance in USD at or below which the account's balance counts as low; null: never.
+    /// The threshold in USD for a low balance: a balance at or below this amount counts as low; null: no threshold.
     pub(crate) low_balance_usd: Option<Usd>,
-    /// The balance at or below which the account's balance counts as low, in nano-USD; null: never.
+    /// The threshold in nano-USD for a low balance: a balance at or below this amount counts as low; null: no threshold.
     pub(crate) low_balance_nano_usd: Option<NanoUsd>,
     /// Whether the account's balance is low or used up.
     pub(crate) balance_is_low: bool,

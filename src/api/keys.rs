@@ -98,8 +98,8 @@ question_of_limits! {
         /// An id of this operation. A repeated request with the same id creates no second key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) operation_id: Option<OperationId>,
-        /// A random value. The key in clear is derived from this value and the operation id. A request that is repeated with both
-        /// of them within two minutes gets the same key.
+        /// A random value. The key in clear is derived from this value and the operation id. A repeated request with the same
+        /// value and operation id within two minutes gets the same key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) seed: Option<Seed>,
     }

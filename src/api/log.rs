@@ -176,7 +176,7 @@ questions_about_rows! {
     account: AccountId,
     /// Only rows of the key with this id.
     key: KeyId,
-    /// Only rows in which this model was requested or has served the request.
+    /// Only rows of requests that named this model or were served by it.
     model: String,
     /// Only rows with this final HTTP status, or with a status of this class.
     status: StatusRange,
@@ -191,7 +191,7 @@ questions_about_rows! {
     until: Moment,
     /// The maximum number of rows in the answer; 500 if omitted.
     limit: usize,
-    /// The maximum time to search for rows, in milliseconds. A value above the default of 5000 has no effect.
+    /// The maximum time to search for rows, in milliseconds. The default is 5000, and a larger value counts as 5000.
     look_ms: u64,
     /// The `next` of the previous page. The answer continues after that page.
     cursor: String,

@@ -28,7 +28,7 @@ question!(ListAuditedChanges => AuditPage: GET "/v1/audit", Viewer);
 pub(crate) struct AuditPage {
     /// The changes that are listed on this page, the most recent first.
     pub(crate) changes: Vec<AuditLine>,
-    /// The position of earlier changes, for `before`; null: this file has no earlier changes.
+    /// The value to send as `before` to get earlier changes; null: the audit record has no earlier changes.
     pub(crate) next: Option<u64>,
 }
 
@@ -61,11 +61,11 @@ pub(crate) struct AuditedChange {
 /// The caller that made a change, as far as it is known. Fields that do not apply are null or left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AuditPeer {
-    /// The user id of the process that called the admin socket. For a console session, it is the process that requested the
-    /// session's link there.
+    /// The user id of the process that called the admin socket. For a console session, this process is the one that requested the
+    /// session's link.
     pub(crate) peer_uid: Option<u32>,
-    /// The process id of the process that called the admin socket. For a console session, it is the process that requested the
-    /// session's link there.
+    /// The process id of the process that called the admin socket. For a console session, this process is the one that requested
+    /// the session's link.
     pub(crate) peer_pid: Option<i32>,
     /// The subject and the SHA-256 of the client certificate, for a caller over TCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]

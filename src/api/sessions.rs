@@ -56,7 +56,7 @@ pub(crate) struct SessionView {
     pub(crate) role: Option<Role>,
     /// The id of the key whose owner is signed in, for a session of the portal; null for the console.
     pub(crate) key: Option<KeyId>,
-    /// The time at which the session ends if it is not used before.
+    /// The time at which the session ends if it is not used before then.
     pub(crate) idle_ends_at: Option<Moment>,
     /// The time at which the session ends even if it is used.
     pub(crate) ends_at: Option<Moment>,

@@ -30,13 +30,13 @@ pub(crate) struct ShowUsage {
     pub(crate) model: Option<String>,
     /// Only the usage of requests with this tag.
     pub(crate) tag: Option<Tag>,
-    /// Whether there is a line for each day, model, key or tag; day if omitted.
+    /// The kind of the lines: one line for each day, model, key or tag; day if omitted.
     pub(crate) by: Option<SplitBy>,
     /// The first day, in UTC; if omitted, the report covers 30 days.
     pub(crate) from: Option<UtcDay>,
     /// The day after the last day, in UTC; tomorrow if omitted.
     pub(crate) until: Option<UtcDay>,
-    /// The name of an account. If no account is given, only accounts whose names sort after it are included.
+    /// The name of an account. If `account` is omitted, only accounts whose names sort after this name are included.
     pub(crate) after: Option<String>,
     /// The maximum number of lines; unlimited if omitted.
     pub(crate) most: Option<usize>,
@@ -50,7 +50,7 @@ pub(crate) struct UsagePage {
     /// The costs by day.
     #[serde(flatten)]
     pub(crate) costs: CostsByDay,
-    /// Whether there is a line for each day, model, key or tag.
+    /// The kind of the lines: one line for each day, model, key or tag.
     pub(crate) by: SplitBy,
     /// The lines, sorted by name. If lines are left out, these are the most recent days, or the lines with the highest costs, the
     /// highest first.
@@ -160,7 +160,7 @@ impl UsageLine {
     }
 }
 
-/// The costs of consecutive days, by name.
+/// The costs of consecutive days, by the name of a model, key or tag.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CostsByDay {
     /// The first day, in UTC.

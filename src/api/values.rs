@@ -89,7 +89,7 @@ impl FromStr for Moment {
     }
 }
 
-/// Serializes a time with exactly three decimal places of the seconds, so that sorted strings are in the order of the times.
+/// Serializes a time with exactly three decimal places of the seconds, so that the strings sort in the order of the times.
 pub(crate) fn with_millis<S: Serializer>(time: &Option<Moment>, to: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(Moment(at)) => to.collect_str(&format_args!("{at:.3}")),
@@ -182,7 +182,7 @@ json_value!(
 );
 
 impl Percents {
-    /// Formats the percentages, separated by commas, or returns `none`.
+    /// Formats the percentages, separated by commas. Returns `none` if there are no percentages.
     pub(crate) fn to_text(self) -> String {
         let percents: Vec<String> = self.0.percents().map(|percent| percent.to_string()).collect();
         if percents.is_empty() {

@@ -33,7 +33,7 @@ impl AdminCall {
     /// Converts a request type to its HTTP form.
     ///
     /// # Errors
-    /// `question` does not serialize to a JSON object, which every [`AdminQuestion`] should.
+    /// `question` does not serialize to a JSON object. Every [`AdminQuestion`] should do so.
     pub(crate) fn from_question<Q: AdminQuestion>(question: &Q) -> Result<Self, AdminError> {
         let fields = serde_json::to_value(question).map_err(|error| AdminError::failed(error.to_string()))?;
         let Value::Object(mut fields) = fields else {
@@ -77,7 +77,7 @@ fn plain_text(value: &Value) -> Cow<'_, str> {
 /// Deserializes a request type from the decoded segments of a path, a query, and the fields of a body.
 ///
 /// # Errors
-/// Contains the name of the invalid field, and a description of its fault.
+/// A field is invalid. The error contains the field's name and a description of the fault.
 pub(crate) fn read<T: DeserializeOwned>(
     segments: Vec<(String, String)>,
     query: &str,

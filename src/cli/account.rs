@@ -61,7 +61,7 @@ pub struct AccountCreateArgs {
     pub client: ClientArgs,
 }
 
-/// The option with which a change of a balance takes effect only once.
+/// The option that makes a change to a balance take effect only once, even if the command is repeated.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OnceArgs {
     /// An id of this change. If several commands have the same id, only the first takes effect, so a command whose result is
@@ -81,7 +81,7 @@ impl OnceArgs {
 /// The options for the limits of an account.
 #[derive(Args, Clone, Debug)]
 pub struct LimitArgs {
-    /// The balance in USD at or below which weir reports the account's balance as low, or none
+    /// The threshold in USD for a low balance, or none. weir reports a balance at or below this amount as low
     #[arg(long, value_name = "D|none", allow_negative_numbers = true, value_parser = or_none::<Usd>)]
     pub(crate) low_balance_usd: Option<OrNone<Usd>>,
     /// The state at providers (responses, files, containers) that the account's requests may name: only the account's own, or any

@@ -76,7 +76,7 @@ pub(crate) enum AdminClientError {
         /// The error of the connection.
         why: String,
     },
-    /// The response to a change with an operation id was lost, and the response to its repetition too.
+    /// A change with an operation id was sent twice, and both responses were lost.
     #[error("{lost}; run the same command again with --operation-id {id}, so that the change takes effect exactly once")]
     Unsure {
         /// The error of the last attempt.
@@ -398,8 +398,8 @@ impl AdminClient {
     }
 }
 
-/// Describes the owner, group and mode of the socket. If the socket cannot be inspected, describes the nearest folder above it
-/// that can be, because that folder denies access. `None` if not even the root folder can be inspected.
+/// Describes the owner, group and mode of the socket. If the socket cannot be inspected, describes the nearest parent folder that
+/// can be inspected, because that folder denies access. `None` if not even the root folder can be inspected.
 pub(crate) fn describe_owner(socket: &Path) -> Option<String> {
     let (path, found) = socket
         .ancestors()

@@ -187,8 +187,8 @@ fn part_line(part: &CostShare) -> String {
     )
 }
 
-/// Selects rows that meet all given conditions. They are ordered by day, then by account, and then by the time at which they
-/// ended.
+/// Selects rows that meet all given conditions. The rows are sorted by day, then by account, and then by the time at which the
+/// request ended.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FilterArgs {
     /// Select only rows of this account
@@ -197,7 +197,7 @@ pub struct FilterArgs {
     /// Select only rows of the key with this id
     #[arg(long, value_name = "ID")]
     pub(crate) key: Option<KeyId>,
-    /// Select only rows in which this model was requested or has served the request
+    /// Select only rows of requests that named this model or were served by it
     #[arg(long)]
     pub(crate) model: Option<String>,
     /// Select only requests that ended with this status, or with a class of statuses such as 5xx
@@ -354,8 +354,8 @@ fn date(text: &str) -> Result<UtcDay, String> {
     })
 }
 
-/// The advice about rows with different charges if the store is the log backend. A new log backend gets all rows that the journal
-/// still contains.
+/// The advice if the charges of rows differ between the journal and the log, and the store is the log backend. A new log backend
+/// receives all rows that the journal still contains.
 const NAME_A_HOME: &str =
     "keep the journal, and set `[log] home` to \"files\" or \"postgres\", which then gets the rows of the journal";
 

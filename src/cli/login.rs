@@ -1,4 +1,4 @@
-//! `weir login`, `weir token` and `weir logout`. A user signs a machine in to a gateway by the OAuth device flow. Agents on the
+//! `weir login`, `weir token` and `weir logout`. A user signs a machine in to a gateway with the OAuth device flow. Agents on the
 //! machine that do not support this flow can then use a token instead of a key. The tokens are in a file that only its owner can
 //! read and that one process at a time uses.
 
@@ -329,7 +329,7 @@ impl SavedSignIn {
         }
     }
 
-    /// Replaces the tokens by new ones that were issued at the time `now`, in seconds since the Unix epoch.
+    /// Replaces the tokens with new ones that were issued at the time `now`, in seconds since the Unix epoch.
     fn replace_tokens(&mut self, tokens: MachineTokens, now: i64) {
         *self = Self::new(self.gateway.clone(), self.ca_file.take(), tokens, now);
     }

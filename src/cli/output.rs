@@ -44,7 +44,7 @@ pub(crate) enum ProgressUnit {
 }
 
 impl ProgressUnit {
-    /// Formats a number without the name of the unit. A number of bytes includes its unit.
+    /// Formats a number without the name of the unit. Only a number of bytes includes its unit.
     fn number(self, count: u64) -> String {
         match self {
             Self::Bytes => HumanBytes(count).to_string(),
@@ -192,7 +192,7 @@ impl CommandProgress {
         self.bar.wrap_read(from)
     }
 
-    /// Wraps a writer of lines in one that keeps the lines and the progress apart on the same terminal.
+    /// Wraps a writer in one that writes lines above the displayed progress on the same terminal.
     pub(crate) fn lines_above<W: io::Write>(&self, out: W) -> LinesAbove<'_, W> {
         LinesAbove { progress: self, out }
     }

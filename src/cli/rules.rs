@@ -106,7 +106,7 @@ fn mode(text: &str) -> Result<TranslationMode, String> {
     serde_json::from_value(Value::from(text)).map_err(|_| "unknown translation mode; give strict or lossy".to_owned())
 }
 
-/// Explains a request with the provider files `files` and the models `models`, which weir.toml adds.
+/// Explains what the provider files `files` do to a request. `models` are the models that weir.toml adds.
 ///
 /// # Errors
 /// See [`RulesCommandError`].

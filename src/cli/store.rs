@@ -28,8 +28,8 @@ pub struct InitArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// Continue with the keys that a Redis still has after it lost its generation, or that are beside an embedded store that has
-    /// lost its ledger
+    /// Accept the keys that remain after data was lost: in a Redis that has lost its generation, or next to an embedded ledger
+    /// that was removed or replaced
     #[arg(long)]
     pub adopt: bool,
 }

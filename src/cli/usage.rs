@@ -39,7 +39,7 @@ pub struct UsageArgs {
     #[arg(long, value_name = "NAME=VALUE", value_parser = tag)]
     pub(crate) tag: Option<Tag>,
     /// The subject of each line: a day on which requests ended (UTC), a model that served requests, a key, or a tag. The line
-    /// `other` is for all tags beyond the limit per day
+    /// `other` contains the usage of all tags beyond the daily limit on tags
     #[arg(long, default_value = "day", value_parser = one_of::<SplitBy>(&["day", "model", "key", "tag"]))]
     pub(crate) by: SplitBy,
     /// The first day, in UTC. Without this option, the report covers the last 30 days
@@ -56,7 +56,7 @@ pub struct UsageArgs {
     pub client: ClientArgs,
 }
 
-/// The progress of a report, in accounts.
+/// The progress of a report, measured in accounts.
 struct ReportProgress {
     line: CommandProgress,
     /// The ids of all accounts, in alphabetical order. Empty if the progress is not displayed.
@@ -77,7 +77,7 @@ impl ReportProgress {
         Self { line, accounts }
     }
 
-    /// Sets the progress: the report includes this account and all accounts before it.
+    /// Sets the progress to this account: the report now includes it and all accounts before it.
     fn reach(&self, account: &str) {
         let position = self.accounts.partition_point(|name| name.as_str() <= account);
         self.line.set_position(position as u64);

@@ -26,25 +26,25 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct ConsoleConfig {
         /// The address of the console for operators' browsers, IP:PORT. `weir console open` prints a link that opens a session.
-        /// Off by default. Without a certificate, only addresses on loopback are allowed. See docs/console.md.
+        /// Off by default. Without a certificate, only loopback addresses are allowed. See docs/console.md.
         listen: Option<SocketAddr> = address().optional("127.0.0.1:8083"),
         /// The console's URL for browsers, SCHEME://HOST[:PORT], if the console is behind a proxy. From this URL, weir derives
-        /// the allowed origin of forms, the beginning of links, and whether cookies are for TLS only. [console.openid] needs it
-        /// unless the console listens on loopback. If not set, weir uses the host that each request names, and for links the
-        /// listener's own address. See docs/proxies.md.
+        /// the allowed origin of forms, the beginning of links, and whether cookies are for TLS only. [console.openid] needs this
+        /// setting unless the console listens on a loopback address. If not set, weir uses the host that each request names, and
+        /// links begin with the listener's own address. See docs/proxies.md.
         url: Option<String> = origin().optional("https://console.example.com"),
-        /// The gateway's URL for browsers, SCHEME://HOST[:PORT], if the gateway is behind a proxy. It is used for the portal, and
-        /// for the examples that are displayed with a new key. If not set, weir uses the host that each request names, and for
-        /// examples the gateway's own address.
+        /// The gateway's URL for browsers, SCHEME://HOST[:PORT], if the gateway is behind a proxy. weir uses it for the portal,
+        /// and in the examples that are displayed with a new key. If not set, the portal uses the host that each request names,
+        /// and the examples contain the gateway's own address.
         gateway_url: Option<String> = origin().optional("https://api.example.com"),
         /// Whether the gateway's port serves /portal, where the owner of a key signs in with the key and sees its usage.
         portal: bool = flag(true),
-        /// The URL of Prometheus, SCHEME://HOST[:PORT] with an optional path. The console's overview then lists the alerts of
-        /// Prometheus, some of which cover all nodes or use rates. If not set, the overview displays only the alerts that this
-        /// node computes from its own metrics. See docs/console.md.
+        /// The URL of Prometheus, SCHEME://HOST[:PORT] with an optional path. If set, the console's overview lists the alerts of
+        /// Prometheus, some of which concern all nodes or are computed from rates. If not set, the overview displays only the
+        /// alerts that this node computes from its own metrics. See docs/console.md.
         prometheus_url: Option<Uri> = prometheus().optional("http://127.0.0.1:9090"),
-        /// The OpenID provider with which operators sign in, in addition to links. The console is registered there as a client,
-        /// with the redirect address `url`/openid/return. See docs/console.md.
+        /// The OpenID provider with which operators sign in, in addition to links. Register the console at the provider as a
+        /// client, with the redirect address `url`/openid/return. See docs/console.md.
         openid: Option<OpenIdConfig> = optional_table(),
         /// The certificates of the console's listener.
         tls: TlsConfig = table(),
@@ -99,8 +99,8 @@ settings! {
     /// The section `[console.openid]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct OpenIdConfig {
-        /// The provider's issuer, exactly as in the provider's own document. weir reads that document at this URL with
-        /// /.well-known/openid-configuration appended.
+        /// The provider's issuer URL, exactly as in the provider's metadata document. weir reads this document from the issuer
+        /// URL with /.well-known/openid-configuration appended.
         issuer: String = text()
             .fits(
                 "must be the issuer's URL as in the provider's metadata, with https unless it is on this machine, such as \
@@ -120,8 +120,8 @@ settings! {
         scopes: Vec<String> = list_of(text().fits("a scope is one word, such as \"groups\"", |scope| is_scope(scope)))
             .map(with_openid)
             .or(vec!["openid", "profile", "email"]),
-        /// The claim that contains a user's groups. weir reads it from the ID token, or otherwise from the response of the
-        /// userinfo endpoint.
+        /// The claim that contains a user's groups. weir reads the claim from the ID token or, if the token does not contain it,
+        /// from the response of the userinfo endpoint.
         groups_claim: String = text().or("groups"),
         /// The role for the members of each group: viewer, operator or owner. A user with several roles gets the highest; a user
         /// without a role cannot sign in.
@@ -178,15 +178,15 @@ settings! {
         enabled: bool = flag(false),
         /// How long an agent's token is valid before it must be refreshed.
         access_seconds: i64 = number(3600, 60..=DAY_SECONDS),
-        /// How long a sign-in is valid; then a user must approve a new one.
+        /// How long a sign-in is valid. After this time, a user must approve a new one.
         sign_in_seconds("days"): i64 = number(30, 1..=365).map(|days: i64| days * DAY_SECONDS),
         /// Maximum number of codes that wait for approval at this node; beyond it, no sign-in can begin.
         codes_max: usize = number(1000, 1..=100_000),
         /// A file with settings for all signed-in agents: a JSON object as in Claude Code's managed-settings.json.
         managed_settings: Option<PathBuf> = path().optional("managed-settings.json"),
-        /// With this table, users sign in at the portal with the OpenID provider of [console.openid], where the redirect address
-        /// https://GATEWAY/portal/openid/return must be registered. At the first sign-in, each user gets one key with these
-        /// terms; see docs/sign-in.md.
+        /// If this table is present, users sign in at the portal with the OpenID provider of [console.openid]. Register the
+        /// redirect address https://GATEWAY/portal/openid/return at this provider. At the first sign-in, each user gets one key
+        /// with these terms; see docs/sign-in.md.
         template: Option<KeyTemplate> = optional_table::<TemplateSection>().map(|section| section.map(KeyTemplate::from)),
     }
 }
@@ -209,7 +209,7 @@ settings! {
         tpm: Option<u64> = within(1..=RateLimits::MAX).optional(200_000),
         /// Maximum number of concurrent requests for each key. If not set: no limit.
         concurrency: Option<u64> = within(1..=RateLimits::MAX).optional(4),
-        /// The provider's groups whose members get a key. If not set: every user who can sign in there.
+        /// The groups at the provider whose members get a key. If not set: every user who can sign in at the provider gets a key.
         groups: Option<Vec<String>> = list_of(text()).optional(vec!["engineering"]),
     } checked by quota_begins_anew
 }
@@ -242,7 +242,7 @@ fn quota_begins_anew(read: TemplateSection, from: &Section<'_>) -> TemplateSecti
     read
 }
 
-/// Reports settings of sign-in that need the portal or the OpenID provider if these are not configured.
+/// Reports each sign-in setting that needs the portal or the OpenID provider, if what it needs is not configured.
 pub(super) fn has_portal(sign_in: &SignInConfig, console: &ConsoleConfig, from: &Section<'_>) {
     if sign_in.enabled && !console.portal {
         let message = "needs the portal, where users approve a sign-in: remove [console] portal = false";

@@ -1,6 +1,6 @@
-//! The settings of the listeners for clients (`[gateway]`) and for readers of the stability record (`[stability]`), and of
-//! connections to providers (`[upstream]`, `[retry]`); and of the listeners for operators: the admin API (`[admin]`), and metrics
-//! and health checks (`[ops]`). Also those of Responses over WebSocket (`[sockets]`).
+//! The settings of the listeners for clients (`[gateway]`), for readers of the stability record (`[stability]`), for the admin
+//! API (`[admin]`), and for metrics and health checks (`[ops]`). Also the settings of connections to providers (`[upstream]`,
+//! `[retry]`) and of Responses over WebSocket (`[sockets]`).
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -17,8 +17,8 @@ use crate::{
 };
 
 const DAY_SECONDS: u64 = 86_400;
-/// Maximum number of threads by default. Each thread has its own connections to providers, which become cold if it gets few
-/// requests.
+/// Maximum number of threads by default. Each thread has its own connections to providers, which are closed as idle if the thread
+/// gets few requests.
 const THREADS_BY_DEFAULT_MAX: usize = 4;
 /// Pingora's own maximum size of a header block, in bytes.
 const HEADER_BYTES_CEILING: usize = 1_048_575;
@@ -33,7 +33,8 @@ settings! {
         listen: SocketAddr = address().or("127.0.0.1:8080").restart(),
         /// The number of threads that serve requests. Each thread serves the connections that it has accepted until they close,
         /// and has its own connections to providers. 0: one thread per core, but at most 4; four threads serve tens of thousands
-        /// of requests per second. With more threads and few requests, an open connection to a provider is available less often.
+        /// of requests per second. With more threads and few requests, a thread less often has an open connection to the
+        /// provider.
         threads: usize = number(0, 0..=1024).map(or_one_per_core).restart(),
         /// The prefix of every service key: 1 to 16 characters of a-z and 0-9. Changing it invalidates all existing keys.
         key_prefix: KeyPrefix = text()
@@ -45,9 +46,9 @@ settings! {
         /// Maximum number of references to provider state (items, files, containers and the like) in one request; a request with
         /// more gets 400. For each reference, weir checks that the state belongs to the account.
         references_max: usize = number(1024, 1..=65_536),
-        /// Whether the session id that an agent sends in a header of its own (such as x-claude-code-session-id) becomes the tag
-        /// `session=ID` of the request. Like the tags in x-weir-tag, it is in the request's row, and `weir log query --tag` finds
-        /// it. Unlike them, it has no daily sums.
+        /// Whether weir adds the tag `session=ID` to a request if the agent sends its session id in a header such as
+        /// x-claude-code-session-id. Like the tags in x-weir-tag, this tag is in the request's row, and `weir log query --tag`
+        /// finds it. Unlike those tags, it has no daily sums.
         session_tag: bool = flag(false),
         /// Limits of request bodies.
         bodies: BodiesConfig = flat(),
@@ -97,18 +98,19 @@ settings! {
     /// The section `[upstream]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct UpstreamConfig {
-        /// Timeout for opening a connection to a provider, including the TLS handshake, over IPv4 or IPv6.
+        /// Timeout for opening a connection to a provider over IPv4 or IPv6, including the TLS handshake.
         connect("connect_ms"): Duration = millis(3000, 1..=600_000),
         /// Timeout for the first byte of a streamed answer.
         first_byte("first_byte_seconds"): Duration = seconds(120, 1..=UPSTREAM_SECONDS_MAX),
         /// Timeout for the first byte of a non-streaming answer, which the provider generates completely before it sends
         /// anything.
         first_byte_unary("first_byte_unary_seconds"): Duration = seconds(600, 1..=UPSTREAM_SECONDS_MAX),
-        /// How long weir withholds the head of a successful answer until the first event of a stream, or the body of a
-        /// non-streaming answer, has arrived. Until then, the client has received nothing. So if the provider breaks off or sends
-        /// an error, weir can try the next provider.
+        /// Maximum time for which weir withholds the head of a successful answer while it waits for the first event of a stream,
+        /// or for the body of a non-streaming answer. If the provider breaks off or sends an error in this time, weir can try the
+        /// next provider, because the client has received nothing yet.
         head_wait("head_wait_seconds"): Duration = seconds(5, 1..=60),
-        /// Timeout for the body of an error answer. After it, the client gets the status without the body.
+        /// Timeout for the body of an error answer. If the body does not arrive in time, the client gets the status without the
+        /// body.
         error_body("error_body_seconds"): Duration = seconds(5, 1..=60),
         /// Maximum time that weir waits for the next bytes of an answer.
         idle("idle_seconds"): Duration = seconds(300, 1..=UPSTREAM_SECONDS_MAX),
@@ -116,9 +118,11 @@ settings! {
         total("total_seconds"): Duration = seconds(3600, 1..=UPSTREAM_SECONDS_MAX),
         /// How long an unused connection to a provider stays open. Set a shorter time than the provider's own limit.
         pool_idle("pool_idle_seconds"): Duration = seconds(50, 1..=UPSTREAM_SECONDS_MAX),
-        /// Maximum number of unused connections to providers that stay open, in equal shares for all threads ([gateway] threads).
+        /// Maximum number of unused connections to providers that stay open. The number is divided equally among the threads
+        /// ([gateway] threads).
         pool_size: usize = number(256, 1..=65_536).restart(),
-        /// How often weir retries a failed connection attempt, at another address of the provider if it has one.
+        /// Maximum number of times that weir retries a failed connection attempt. It uses another address of the provider if
+        /// there is one.
         connect_retries: usize = number(1, 0..=10),
         /// Whether to use HTTP/2 with providers that offer it in the TLS handshake. A connection still carries one request at a
         /// time, so that a timeout or a broken connection ends only that request. At most 256 KiB of an answer are buffered for
@@ -126,7 +130,8 @@ settings! {
         http2: bool = flag(false),
         /// A PEM file of CA certificates that are trusted in addition to those of the platform.
         ca_file: Option<PathBuf> = path().optional("ca.pem").restart(),
-        /// How often the providers' names are resolved. If this fails, the last good addresses stay in use.
+        /// How often the host names of the providers are resolved. If a name cannot be resolved, its previous addresses stay in
+        /// use.
         resolve("resolve_seconds"): Duration = seconds(30, 1..=UPSTREAM_SECONDS_MAX).restart(),
         /// Timeout for resolving a provider's name.
         resolve_timeout("resolve_timeout_ms"): Duration = millis(2000, 1..=60_000).restart(),
@@ -157,10 +162,10 @@ settings! {
     pub(crate) struct TlsConfig {
         /// With a certificate, the listener uses TLS 1.2 and 1.3, with HTTP/2 or HTTP/1.1; without one it does not use TLS. Give
         /// several certificates for several names, or for one name with keys of different kinds (ECDSA, RSA, Ed25519). A client
-        /// gets the first one that is valid for the requested name and that it can verify, or the first of all if none is valid
-        /// for that name. Several listeners can use the same files. weir reloads the files when they change. If the new files
-        /// cannot be used, the old certificates stay in use, as with the rest of the configuration. `weir check` prints the names
-        /// and the expiry of each certificate.
+        /// gets the first certificate that is valid for the requested name and that the client can verify. If no certificate is
+        /// valid for that name, the client gets the first one in the list. Several listeners can use the same files. weir reloads
+        /// the files when they change. If the new files cannot be used, the old certificates stay in use, as with the rest of the
+        /// configuration. `weir check` prints the names and the expiry of each certificate.
         certificates("certificate"): Vec<CertificateConfig> = tables().restart_by(|certificates| certificates.is_empty()),
     }
 }
@@ -220,13 +225,13 @@ settings! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct StabilityConfig {
         /// The address of the public stability service, IP:PORT: the page /status, the API /web/v1/model-stability/summary, and
-        /// its description /web/v1/openapi.json. It needs no authentication, and does not show how many requests there were. The
-        /// gateway's port serves the same.
+        /// its description /web/v1/openapi.json. The service needs no authentication, and does not reveal the number of requests.
+        /// The gateway's port serves the same paths.
         listen: SocketAddr = address().or("127.0.0.1:8081"),
         /// How often the stability record is read from the store, and how long a response may be cached.
         refresh("refresh_seconds"): Duration = seconds(5, 1..=60),
         /// Maximum number of connections to this listener. When it is reached, weir closes connections without a request in
-        /// favour of new ones. weir lowers this number if the process may not open that many files.
+        /// favour of new ones. weir lowers this number if the process is not allowed to open that many files.
         connections_max: usize = number(256, 1..=1_000_000),
         /// Maximum number of requests per minute from one IP address (IPv6: one /64); further ones get 429.
         requests_per_minute: u32 = number(120, 1..=1_000_000),
@@ -253,8 +258,8 @@ settings! {
     /// The section `[admin]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct AdminConfig {
-        /// The path of the admin API's unix socket; as an absolute path, at most 107 bytes. The socket is created with mode 0660,
-        /// its folder with mode 0750.
+        /// The path of the admin API's unix socket. The absolute path has at most 107 bytes. The socket is created with mode
+        /// 0660, its folder with mode 0750.
         socket: PathBuf = path()
             .then(|path| match path.as_os_str().len() {
                 0..=SOCKET_PATH_BYTES_MAX => Ok(path),
@@ -327,7 +332,7 @@ fn proves_clients(read: AdminConfig, from: &Section<'_>) -> AdminConfig {
 
 /// The maximum of a memory limit, in bytes.
 const STATE_BYTES_CEILING: u64 = 1 << 40;
-/// The share of one key in the memory for conversations, if it is not set: one part in this many.
+/// The divisor of the memory for all conversations that gives the default memory limit for one key.
 const KEY_SHARE_DIVISOR: u64 = 4;
 
 settings! {
@@ -342,7 +347,8 @@ settings! {
         /// Maximum number of requests that run on one socket at one time, each in a lane of its own (`stream_id`). Further ones
         /// wait.
         running_max: usize = number(4, 1..=16),
-        /// How often weir pings the client of a socket. A client that does not answer in this time is disconnected.
+        /// How often weir pings the client of a socket. If the client sends nothing until the next ping is due, weir disconnects
+        /// it.
         ping("ping_seconds"): Duration = seconds(30, 1..=600),
         /// How long a socket stays open without a request.
         idle("idle_seconds"): Duration = seconds(1800, 1..=86_400),

@@ -1,5 +1,5 @@
-//! Limits of clients: connections (`[connections]`), reading one's own usage (`[own_usage]`), lookups of keys (`[key_cache]`) and
-//! request bodies (in `[gateway]`); and the settings of the journal (`[journal]`).
+//! The limits for clients: on connections (`[connections]`), on requests for a key's own usage (`[own_usage]`), on lookups of
+//! keys (`[key_cache]`) and on request bodies (in `[gateway]`). Also the settings of the journal (`[journal]`).
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,7 +11,8 @@ use crate::{
     },
 };
 
-/// Memory that a head can occupy, as a multiple of its size limit: over HTTP/2, fields are decoded as they arrive.
+/// The maximum memory that a head can occupy, as a multiple of its size limit. Over HTTP/2, weir decodes the fields as they
+/// arrive, so a head occupies more memory than its size.
 const HEAD_BYTES_FACTOR: u64 = 4;
 const HEAD_BUDGET_MAX: u64 = 1 << 40;
 /// The default memory limit for the incomplete heads of one IP address, in bytes.
@@ -23,15 +24,15 @@ settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct ConnectionsConfig {
         /// Maximum number of connections to the gateway; further ones are closed at once. weir lowers this number if the process
-        /// may not open that many files: weir reserves some for the store, for the providers, and for /livez, /metrics and the
-        /// admin socket, which must always respond.
+        /// is not allowed to open that many files. It reserves some files for the store, for the providers, and for /livez,
+        /// /metrics and the admin socket, which must always respond.
         max: usize = number(16_384, 1..=MILLION).restart(),
         /// Maximum number of running requests on all connections, including HTTP/2 streams; further ones get 503. weir lowers
         /// this number like `max`.
         running_max: usize = number(16_384, 1..=MILLION),
-        /// Maximum number of connections from one IP address (IPv6: one /64) to a listener: to the gateway, and separately to the
-        /// public stability service. weir lowers this number to half of the listener's connections if it is larger. [stability]
-        /// trusted_proxies are exempt.
+        /// Maximum number of connections from one IP address (IPv6: one /64) to each listener. Connections to the gateway and to
+        /// the public stability service are counted separately. If this number is larger than half of the listener's maximum,
+        /// weir lowers it to that half. [stability] trusted_proxies are exempt.
         per_address_max: usize = number(1024, 1..=MILLION).restart(),
         /// Timeout for the TLS handshake and the PROXY protocol header of a new connection.
         handshake("handshake_seconds"): Duration = seconds(10, 1..=60),
@@ -77,7 +78,7 @@ pub(crate) struct HeadsConfig {
     pub bytes_max: u64,
     /// The memory limit for the incomplete heads from one IP address, in bytes; at most `bytes_max`.
     pub address_bytes_max: u64,
-    /// The memory limit for one incomplete head, in bytes. Reading a head stops there.
+    /// The memory limit for one incomplete head, in bytes. weir stops reading a head that reaches this limit.
     pub head_bytes_max: u64,
 }
 
@@ -137,7 +138,7 @@ settings! {
         flush_used("flush_used_seconds"): Duration = seconds(5, 1..=3600),
         /// Limits on lookups of unknown keys. Anybody can make up a key with a valid checksum, so this node limits how often it
         /// looks up keys that are not in its cache. Beyond the limit, requests with such keys get 429, with a short retry-after.
-        /// Keys in use are not affected: they are cached separately, and looked up again when that is due.
+        /// Keys in use are not affected, because weir caches them separately and does not limit how often it looks them up again.
         unknown: UnknownKeysConfig = table(),
     }
 }
@@ -146,7 +147,7 @@ settings! {
     /// The section `[key_cache.unknown]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct UnknownKeysConfig {
-        /// Maximum number of keys that are remembered not to exist, each for negative_seconds.
+        /// Maximum number of nonexistent keys that this node remembers, each for negative_seconds.
         entries_max: usize = number(10_000, 1..=10_000_000),
         /// Maximum number of lookups per minute that find no key, for one IP address (IPv6: one /64). If proxies are in front of
         /// weir, list them in [stability] trusted_proxies; otherwise all their clients count as one address.
@@ -191,8 +192,9 @@ settings! {
         /// Maximum time from the head of a request to the end of its body. A request that takes longer gets 408.
         total("body_seconds"): Duration = seconds(600, 1..=DAY_SECONDS),
         /// Minimum speed at which a client must send a request body and read an answer, in bytes per second. Only the time in
-        /// which weir waits for the client counts. Whenever these waits add up to body_read_seconds (for an answer:
-        /// write_seconds), the client must have moved at least the bytes for that time. 0: a single byte is enough.
+        /// which weir waits for the client counts. Each time these waits add up to body_read_seconds (for an answer:
+        /// write_seconds), the client must have sent or read at least the number of bytes that this speed requires for that time.
+        /// 0: a single byte is enough.
         bytes_per_second_min: u64 = number(240, 0..=1 << 30),
     } checked by shares_fit
 }
@@ -258,16 +260,16 @@ settings! {
         path: PathBuf = path().or("/var/lib/weir/journal").trying_out("./weir-data/journal"),
         /// The size of one journal file, in bytes. Each file is allocated with this size.
         segment_bytes: u64 = number(64 << 20, 1 << 20..=1 << 30),
-        /// How long a journal file is kept after the store has applied everything in it (the embedded store: after it has written
-        /// everything to its own file). If the store was set back, for example by restoring a backup, it gets the contents of
-        /// these files again. So make backups more often than this. If the clock jumps ahead, weir removes only the files of one
-        /// day at a time. A lower number takes effect at once.
+        /// How long weir keeps a journal file after the store has applied all of its records (the embedded store: after it has
+        /// written them to its own file). If the store is set back, for example when a backup is restored, weir applies the
+        /// records in these files to the store again. So the time between two backups must be shorter than this time. If the
+        /// clock jumps ahead, weir removes only the files of one day at a time. A lower number takes effect at once.
         keep("keep_days"): Duration = days(7, 1..=3650),
         /// Maximum time until a record is on disk. A power cut can lose the records of this time. If only the process ends,
         /// nothing is lost.
         sync("sync_ms"): Duration = millis(10, 1..=1000),
     } beside {
-        /// The sinks that read the journal. Files are kept until each of them has their rows.
+        /// The sinks that read the journal. The journal keeps each file until all sinks have received its rows.
         sinks: Vec<JournalSink>,
     }
 }
@@ -278,13 +280,13 @@ settings! {
 pub(crate) struct JournalSink {
     /// The sink's name in metrics, messages and settings.
     pub name: &'static str,
-    /// Whether journal files with rows that the sink lacks are kept even if the disk is nearly full. For an optional sink
-    /// (`false`) such files are then removed, and their rows are counted as dropped.
+    /// Whether the journal keeps files with rows that the sink has not received yet, even if the disk is nearly full. For an
+    /// optional sink (`false`), these files are removed when the disk is nearly full, and their rows are counted as dropped.
     pub required: bool,
 }
 
 impl JournalSink {
-    /// The embedded store, which acknowledges steps before they are in its own file.
+    /// The embedded store, which acknowledges changes before it has written them to its own file.
     pub(crate) const EMBEDDED_STORE: Self = Self {
         name: "store",
         required: true,

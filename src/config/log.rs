@@ -92,7 +92,7 @@ const OWN_LONGEST: Duration = Duration::from_secs(3600);
 
 impl LogConfig {
     /// Sets the log backends, and returns the sinks for which the journal keeps its files. The default for an embedded store is
-    /// files beside it. The default for Redis is the store, because each node would have its own files.
+    /// files beside it. The default for Redis is the store, because files would be separate on each node.
     pub(super) fn set_backends(&mut self, store: &StoreConfig, from: &Section<'_>) -> Vec<JournalSink> {
         let (beside, longest, default, store) = match store {
             StoreConfig::Embedded(store) => {
@@ -128,7 +128,7 @@ impl LogConfig {
         self.home.sink().into_iter().chain(events).chain(store).collect()
     }
 
-    /// Reports if an embedded store is named as a log backend, which it cannot be, and removes the name.
+    /// Reports an error and removes the name if an embedded store is named as a log backend, because it cannot store the log.
     fn refuse_store(&mut self, from: &Section<'_>) {
         let is_store = |name: &mut LogBackendName| *name == LogBackendName::Store;
         if self.named_home.take_if(is_store).is_some() {
@@ -286,8 +286,8 @@ settings! {
                 !source.is_empty() && source.parse::<Uri>().is_ok()
             })
             .or("weir"),
-        /// Whether the journal keeps rows that the receiver lacks even if the disk is nearly full. If false, weir drops and
-        /// counts these rows when less than 5 percent of the disk is free.
+        /// Whether the journal keeps rows that the receiver has not received yet, even if the disk is nearly full. If false, weir
+        /// drops and counts these rows when less than 5 percent of the disk is free.
         required: bool = flag(false),
         /// A PEM file of CA certificates that are trusted in place of those of the platform.
         ca_file: Option<PathBuf> = path().optional("meter-ca.pem"),
@@ -337,7 +337,7 @@ settings! {
             .fits("not a server's address, give https://HOST or https://HOST:PORT", |endpoint| is_server(endpoint))
             .map(|endpoint| endpoint.trim_end_matches('/').to_owned())
             .optional("https://minio.example.com"),
-        /// Whether to allow an http:// URL. Others on the network can then read the log.
+        /// Whether to allow an http:// URL. With such a URL, others on the network can read the log.
         allow_http: bool = flag(false),
         /// Whether the bucket's name is in the path of a URL rather than in its host. If not set: true if an endpoint is set. All
         /// servers other than Amazon's support the path, and most of them support only the path.

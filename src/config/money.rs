@@ -27,7 +27,8 @@ settings! {
         /// Grace for all keys of an account together, in USD.
         grace_account("grace_account_usd"): NanoUsd = usd().or("1.00"),
         /// How long a request waits while running requests hold all that is left of its key's quota or its account's balance.
-        /// Then it gets 429, with a retry-after of one second. If the quota or balance is spent, the request is refused at once.
+        /// After this time, the request gets 429, with a retry-after of one second. If the quota or balance is spent, the request
+        /// is refused at once.
         held_wait("held_wait_ms"): Duration = millis(1_000, 0..=60_000),
         /// Maximum numbers of requests that wait for money held by running requests.
         held_waiting_max: QueueLimits = flat(),
@@ -51,8 +52,8 @@ settings! {
     pub(crate) struct LeasesConfig {
         /// Whether to use leases.
         enabled: bool = flag(true),
-        /// The rate from which a key gets a lease, in requests per second. A lease costs about eight calls to Redis per second,
-        /// no matter how many requests it admits.
+        /// The minimum rate at which a key gets a lease, in requests per second. A lease costs about eight calls to Redis per
+        /// second, no matter how many requests it admits.
         requests_per_second: u64 = number(10, 1..=1_000_000),
         /// Maximum number of leases at one time on this node. Requests of further keys are admitted by Redis.
         max: usize = number(1_000, 1..=100_000),
@@ -71,8 +72,8 @@ settings! {
                     .map_err(|other| format!("{other} is not a threshold: use any of 50, 75, 80, 90, 95, 100"))
             })
             .or(vec![80, 100]),
-        /// The URL of a webhook that also gets each notice, with POST (docs/money.md, Notices), at least once: a notice without a
-        /// 2xx response is sent again, after pauses that double each time.
+        /// The URL of a webhook to which weir also sends each notice with POST, at least once (docs/money.md, Notices). If weir
+        /// gets no 2xx response, it sends the notice again, after pauses that double each time.
         url: Option<Uri> = web_address("not an address, give https://HOST[:PORT]/PATH, without a user")
             .optional("https://hooks.example.com/weir"),
         /// The secret with which each notice is signed.

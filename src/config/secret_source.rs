@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::domain::catalogue::SecretRef;
 use crate::domain::keys::secret::Secret;
 
-/// Maximum length of a secret, in bytes. A longer content is an error, because it cannot be a secret.
+/// Maximum length of a secret, in bytes. Longer content is an error, because it cannot be a secret.
 pub(crate) const SECRET_BYTES_MAX: usize = 8 * 1024;
 
-/// Reads the secret that `reference` names, without one line break at its end. Returns `Ok(None)` if the variable, file or
-/// credential does not exist.
+/// Reads the secret that `reference` names. A single line break at its end is removed. Returns `Ok(None)` if the variable, file
+/// or credential does not exist.
 ///
 /// # Errors
 /// The content is unreadable, empty, not UTF-8 text or longer than [`SECRET_BYTES_MAX`]. The message contains the reference,

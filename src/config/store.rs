@@ -93,13 +93,13 @@ settings! {
                 (1..=64).contains(&name.len()) && name.bytes().all(plain)
             })
             .or("weir"),
-        /// How long Redis may be silent during a call, including retries; then the call fails, and the request is admitted by
-        /// grace or gets 503.
+        /// Maximum time for which Redis may be silent during a call, including retries. After this time, the call fails, and the
+        /// request is admitted under grace or gets 503.
         budget("budget_ms"): Duration = millis(100, 1..=10_000),
         /// Maximum time for which a call waits while Redis answers earlier calls.
         queue("queue_ms"): Duration = millis(5_000, 1..=60_000),
     } beside {
-        /// The servers' arrangement, with the settings that only it has.
+        /// The arrangement of the servers, with the settings that apply only to this arrangement.
         mode: RedisModeConfig,
     } checked by belongs_together
 }

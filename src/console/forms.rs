@@ -27,8 +27,8 @@ pub(super) struct Forms<'a, W> {
     lacks: RoleCheck<W>,
 }
 
-/// A function that returns the role that a user needs but lacks to submit a form to a path. `None` if the user can submit the
-/// form.
+/// A function that returns the role that is required to submit a form to a path, if the user does not have this role. `None` if
+/// the user can submit the form.
 pub(super) type RoleCheck<W> = fn(&W, &str) -> Option<Role>;
 
 /// The message for a form whose object has changed since the page was rendered.

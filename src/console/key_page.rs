@@ -159,7 +159,7 @@ pub(super) fn section(made: &KeyDetails, models: &[ModelView], gateway: &str) ->
     }
 }
 
-/// The choices of the time for which the old secret of a rotated key remains valid: each in seconds, with its name.
+/// The times for which the old secret of a rotated key can remain valid: each in seconds, with its name for display.
 const OVERLAPS: [(u64, &str); 5] = [
     (OVERLAP_DEFAULT_SECONDS, "For a day"),
     (3600, "For an hour"),

@@ -67,7 +67,7 @@ const TEXT_CHARS: usize = 43;
 /// The configuration of the OpenID provider, from `[console.openid]`.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenIdSettings {
-    /// The provider's issuer: the URL that the path of its metadata document is appended to.
+    /// The provider's issuer URL. weir appends a path to it to get the URL of the provider's metadata document.
     pub(crate) issuer: String,
     /// The client id with which weir is registered at the provider.
     pub(crate) client_id: String,
@@ -84,7 +84,7 @@ pub(crate) struct OpenIdSettings {
     pub(crate) ca: Option<Vec<u8>>,
 }
 
-/// Signs users in at the console or the portal by an OpenID provider.
+/// Signs users in at the console or the portal with an OpenID provider.
 pub(crate) struct OpenId {
     settings: OpenIdSettings,
     provider: OpenIdProvider,
@@ -324,8 +324,9 @@ impl OpenId {
     }
 }
 
-/// Renders the page's query as a form that is submitted to `action` with the button `opens`. Only the form finishes the sign-in:
-/// a GET request must not change anything, and the browser sends no cookie with it because it comes from another site.
+/// Renders a form that contains the page's query and is submitted to `action` with the button `opens`. Only this form finishes
+/// the sign-in. The provider's redirect cannot finish it, because a GET request must not change anything, and because the browser
+/// sends no cookie with a request from another site.
 pub(in crate::console) fn return_form(said: &FormFields, action: &str, opens: &str) -> Markup {
     html! {
         form method="post" action=(action) class="card" autocomplete="off" {
@@ -347,7 +348,7 @@ pub(crate) enum SignInFailure {
     Store(StoreError),
     /// The provider cannot be reached, or its response is not valid. Contains the reason.
     Provider(String),
-    /// This browser has no sign-in with the returned state in progress.
+    /// The browser has no sign-in in progress with the returned state.
     NotUnderWay,
     /// The response is not from the configured provider.
     OtherProvider,

@@ -253,13 +253,14 @@ fn required_role(at: &[&str]) -> Option<Role> {
     }
 }
 
-/// Returns the role that an operator needs but lacks to submit a form. `None` if the operator can submit the form.
+/// Returns the role that is required to submit a form, if the operator does not have this role. `None` if the operator can submit
+/// the form.
 fn missing_role(operator: &Operator, action: &str) -> Option<Role> {
     let at: Vec<&str> = action.split('/').skip(1).collect();
     required_role(&at).filter(|needed| operator.role < *needed)
 }
 
-/// Returns the path of the page with the form that is submitted to this path.
+/// Returns the path of the page that contains the form submitted to the path `at`.
 fn page_path<'a>(at: &[&'a str]) -> Vec<&'a str> {
     match at {
         ["keys"] => vec!["keys", "new"],
@@ -288,7 +289,7 @@ fn unavailable(error: &StoreError) -> PageResponse {
     refusal(StatusCode::SERVICE_UNAVAILABLE, &why, None)
 }
 
-/// Renders a page with the reason of a refusal.
+/// Renders a page with the reason for a refusal.
 fn refusal(status: StatusCode, why: &str, session: Option<&BrowserSession<Operator>>) -> PageResponse {
     let page = HtmlPage {
         title: status.canonical_reason().unwrap_or("AdminError").to_owned(),

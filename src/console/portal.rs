@@ -65,7 +65,7 @@ const VISITS: RateAllowance = RateAllowance {
     burst: 60,
     clients_max: 100_000,
 };
-/// The rate at which one client address, and the owner of one key, can try codes of agents.
+/// The rate at which one client address can try codes of agents. The owner of one key has the same limit.
 const CODE_TRIES: RateAllowance = RateAllowance {
     per_minute: 20,
     burst: 20,
@@ -78,7 +78,7 @@ const FORM_BYTES_MAX: usize = 8 * 1024;
 
 /// The portal, which all listeners share.
 pub(crate) struct Portal {
-    /// The context in which listeners receive requests to the portal.
+    /// The settings with which listeners read requests to the portal.
     pub(crate) entrance: ListenerContext,
     keys: Arc<dyn KeyStore>,
     api: Admin,
@@ -89,7 +89,7 @@ pub(crate) struct Portal {
     codes_of_keys: Limiter<KeyDigest>,
     /// The endpoints at which agents sign in. `None` if agents cannot sign in.
     oauth: Option<OAuth>,
-    /// Signs users in by the OpenID provider. `None` if none is configured.
+    /// Signs users in with the OpenID provider. `None` if no provider is configured.
     oidc: Option<OidcSignIn>,
     sessions: BrowserSessions,
 }
@@ -141,7 +141,7 @@ impl Portal {
         Self { oauth, ..self }
     }
 
-    /// Adds the sign-in of users by the OpenID provider.
+    /// Adds the sign-in of users with the OpenID provider.
     pub(crate) fn with_people(self, people: Option<OidcSignIn>) -> Self {
         Self { oidc: people, ..self }
     }
@@ -242,7 +242,7 @@ impl Portal {
         self.begin(&owner, next.as_deref().unwrap_or(ROOT), request).await
     }
 
-    /// Returns a refusal for a form of another site, and for too many attempts from one client address.
+    /// Returns a refusal if the form comes from another site, or if the client address has made too many attempts.
     fn admit(&self, request: &PageRequest, code: Option<&UserCode>) -> Result<(), Box<PageResponse>> {
         if !request.is_same_origin() {
             let why = "This form does not come from the portal. Nobody was signed in.";

@@ -98,7 +98,7 @@ impl PageRequest {
 /// The timeout for receiving a form.
 const FORM_WAIT: Duration = Duration::from_secs(30);
 
-/// The context in which a listener receives requests to the console or the portal.
+/// The settings with which a listener reads requests to the console or the portal.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerContext {
     /// The way in which browsers reach the listener.
@@ -246,8 +246,9 @@ pub(super) struct RequestOrigin<'a> {
 impl RequestOrigin<'_> {
     /// Returns whether, according to the browser, a page of the same site sent this request. Browsers report this in the header
     /// `Sec-Fetch-Site` (Fetch Metadata) on encrypted and local sites, and in `Origin` (RFC 6454) on all sites. Each of these
-    /// headers must confirm it if it is present. A request with neither header was not sent by a browser's form. An unencrypted
-    /// page of the same host does not belong to an encrypted site, because an attacker in the network may have written the page.
+    /// headers that is present must confirm the same site. A request with neither header was not sent by a browser's form, so the
+    /// result is false. An unencrypted page of the same host does not belong to an encrypted site, because an attacker in the
+    /// network may have written the page.
     pub(super) fn is_same_origin(&self) -> bool {
         let text = |name: &str| self.headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let site = text("sec-fetch-site").map(|site| site == "same-origin");

@@ -243,13 +243,13 @@ pub(super) const CONSOLE: Cookie = Cookie {
     plain: "weir-console",
 };
 
-/// The cookie of a sign-in at the console by the OpenID provider, while it is in progress.
+/// The cookie of a sign-in at the console with the OpenID provider, used while the sign-in is in progress.
 pub(super) const OPENID: Cookie = Cookie {
     secure: "__Host-weir-openid",
     plain: "weir-openid",
 };
 
-/// The cookie of a sign-in at the portal by the OpenID provider, while it is in progress.
+/// The cookie of a sign-in at the portal with the OpenID provider, used while the sign-in is in progress.
 pub(super) const PORTAL_OPENID: Cookie = Cookie {
     secure: "__Host-weir-portal-openid",
     plain: "weir-portal-openid",

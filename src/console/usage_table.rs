@@ -200,7 +200,7 @@ pub(super) struct Chart {
     pub(super) caption: String,
     /// The heading for the names of the columns in the table, such as `Day (UTC)`.
     pub(super) over: &'static str,
-    /// The names of the columns, in the order of time.
+    /// The names of the columns, in chronological order.
     pub(super) columns: Vec<String>,
     pub(super) series: Vec<ChartSeries>,
     pub(super) unit: ChartUnit,

@@ -40,7 +40,7 @@ pub(crate) struct Catalogue {
     providers: Vec<Arc<Provider>>,
 }
 
-/// An endpoint of a model: a provider with the operation by which it serves the model, and the model's price there.
+/// An endpoint of a model: a provider, the operation with which it serves the model, and the model's price at the provider.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ModelEndpoint<'m> {
     /// The provider.
@@ -160,7 +160,7 @@ impl Model {
         self.providers.iter().any(|provider| provider.is_on())
     }
 
-    /// Returns the name of the model's preferred provider, which lists of models contain.
+    /// Returns the name of the model's preferred provider, which appears in lists of models.
     pub(crate) fn preferred_provider(&self) -> &str {
         self.providers.first().map_or("", |provider| provider.name.as_str())
     }
@@ -184,8 +184,8 @@ settings! {
     /// `[provider.NAME]` of weir.toml: changes to a provider that a provider file defines.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct ProviderOverride {
-        /// `scheme://host[:port]` that replaces the scheme, host and port of every endpoint of the provider, for example by those
-        /// of a `weir sample-provider`. The endpoints' paths are unchanged.
+        /// `scheme://host[:port]` that replaces the scheme, host and port of every endpoint of the provider, for example with
+        /// those of a `weir sample-provider`. The endpoints' paths are unchanged.
         base_url: Option<String> = text()
             .fits("not a base URL, give http(s)://HOST[:PORT] without a path or a user", |url| is_base_url(url))
             .optional("http://127.0.0.1:9000"),
@@ -293,9 +293,9 @@ impl Catalogue {
             .or_else(|| self.models.get(self.aliases.get(name)?))
     }
 
-    /// Returns the model for the requested name `asked`; `None` if no model serves it. It is the model with this public name or
-    /// alias. Otherwise, it is the model with this name after its context-window mark or snapshot date is removed. Otherwise, it
-    /// is the fallback that a provider file defines for names of this family.
+    /// Returns the model for the requested name `asked`; `None` if no model serves this name. First looks for a model with this
+    /// public name or alias. If there is none, removes a context-window mark or snapshot date from `asked` and looks again. If
+    /// there is still none, uses the fallback that a provider file defines for names of this family.
     pub(crate) fn resolve(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
         let listed = operation::name_candidates(asked).find_map(|name| self.find_name_or_alias(name));
         listed.or_else(|| self.find_fallback(protocol, asked))

@@ -110,8 +110,8 @@ pub(crate) struct MinimumSpeed {
     pub bytes_per_second_min: u64,
 }
 
-/// A measurement of the time for which weir has waited for a peer. A peer is not slow while weir has nothing to send to it or
-/// does not read from it, so that time is not included.
+/// A measurement of the time for which weir has waited for a peer. The time in which weir has nothing to send to the peer, or
+/// does not read from it, is not included, because the peer does not cause this delay.
 #[derive(Debug)]
 pub(crate) struct PeerPace {
     limit: MinimumSpeed,
@@ -197,8 +197,8 @@ impl BodyTime {
     }
 }
 
-/// The longest pause requested by a provider after which weir retries. If the provider requests a longer one, the client has to
-/// retry.
+/// The longest requested pause for which weir waits before it retries. If a provider requests a longer pause, weir does not
+/// retry, and the client has to.
 pub(crate) const RETRY_AFTER_OBEYED_MAX: Duration = Duration::from_secs(5);
 /// The cooldown of a credential after a rate limit, if the provider requests no pause.
 pub(crate) const COOLDOWN_AFTER_LIMIT: Duration = Duration::from_secs(10);
@@ -251,8 +251,9 @@ impl RetryPolicy {
     }
 }
 
-/// The retry budget of one provider. Each first attempt deposits a fraction of a retry. Each retry withdraws one retry, and so
-/// does an attempt that fails over to this provider while the provider is known to fail. Amounts are in hundredths of a retry.
+/// The retry budget of one provider. Each first attempt deposits a fraction of a retry. Each retry withdraws one retry. An
+/// attempt that fails over to this provider also withdraws one if the provider is known to fail. Amounts are in hundredths of a
+/// retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RetryBudget {
     percent: u32,
@@ -293,9 +294,9 @@ impl RetryBudget {
 }
 
 /// Returns the wait that the provider requests; `None` if it requests none. The wait is read from `retry-after-ms`, or from
-/// `retry-after` in seconds or as a date (RFC 9110 section 10.2.3). Otherwise, it is the longest wait in the reset headers of
-/// Anthropic (RFC 3339) and OpenAI (`6m0s`, `20ms`) whose remaining number is 0. `header` returns the value of a header, and
-/// `now_unix_ms` is the current time in milliseconds since the Unix epoch.
+/// `retry-after` in seconds or as a date (RFC 9110 section 10.2.3). Without these headers, it is the longest wait in the rate
+/// limit headers of Anthropic (RFC 3339) and OpenAI (`6m0s`, `20ms`). Only limits of which nothing remains are considered.
+/// `header` returns the value of a header, and `now_unix_ms` is the current time in milliseconds since the Unix epoch.
 pub(crate) fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix_ms: i64) -> Option<Duration> {
     let until = |unix_ms: i64| Duration::from_millis(u64::try_from(unix_ms.saturating_sub(now_unix_ms)).unwrap_or(0));
     if let Some(text) = header("retry-after-ms")

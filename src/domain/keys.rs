@@ -33,7 +33,7 @@ pub(crate) const CREDENTIAL_HEADERS: [&str; 6] = [
     "proxy-authorization",
 ];
 
-/// The values of a request in the places that can contain a key. A header that was sent twice has two values.
+/// The values in all places of a request that can contain a key. A header that was sent twice has two values.
 #[derive(Debug, Default)]
 pub(crate) struct PresentedCredentials<'a> {
     /// The values of the header `x-api-key`.
@@ -62,8 +62,8 @@ pub(crate) enum CredentialError {
 }
 
 /// Returns the key of a request: the key in the place that the protocol prefers, or else in the protocol's second place. A value
-/// that does not have the format of this service's keys is skipped. Two values in one place are an error, because programs differ
-/// in which of them they use.
+/// that does not have the format of this service's keys is skipped. Two values in one place are an error, because different
+/// programs would use different values.
 pub(crate) fn choose_key(
     protocol: Protocol,
     offered: &PresentedCredentials<'_>,
@@ -120,8 +120,8 @@ pub struct KeyRecord {
     pub account: SmolStr,
     /// The time at which the key was created, in seconds since the Unix epoch.
     pub created_at: i64,
-    /// The time at which the key expires, in seconds since the Unix epoch; `None` if it never expires. The key no longer works in
-    /// that second.
+    /// The time at which the key expires, in seconds since the Unix epoch; `None` if it never expires. From that second on, the
+    /// key no longer works.
     pub expires_at: Option<i64>,
     /// The public names of the models that the key may request; `None` for all. An empty list allows no model.
     pub models: Option<Vec<String>>,
@@ -170,7 +170,7 @@ impl KeyRecord {
         }
     }
 
-    /// Whether this is the digest of the key's previous secret, and that secret is no longer valid.
+    /// Whether `text` is the digest of the key's previous secret and that secret is no longer valid.
     pub fn is_ended_text(&self, text: &KeyDigest, now_unix: i64) -> bool {
         let former = self.former.as_ref();
         former.is_some_and(|former| former.digest == *text && !former.is_valid(now_unix))
@@ -266,7 +266,7 @@ pub struct KeyView {
 }
 
 impl KeyView {
-    /// Whether this is the digest of the key's current secret, or of a previous secret that is still valid.
+    /// Whether `digest` is the digest of the key's current secret, or of a previous secret that is still valid.
     pub(crate) fn has_text(&self, digest: &KeyDigest, now_unix: i64) -> bool {
         let former = self.record.former.as_ref();
         self.digest == *digest || former.is_some_and(|former| former.digest == *digest && former.is_valid(now_unix))
@@ -293,7 +293,7 @@ impl KeyView {
 const KEY_ID_START: &str = "key_";
 const KEY_ID_RANDOM_CHARS: usize = 16;
 
-/// The public identifier of a key: `key_` and 16 base 62 characters. It authenticates nobody, so it can be logged.
+/// The public identifier of a key: `key_` and 16 base 62 characters. It is not a credential, so it can be logged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct KeyId(SmolStr);
@@ -364,17 +364,17 @@ impl TryFrom<String> for KeyId {
 #[error("not a key id: give a key id of the form `key_` and 16 letters or digits, as `weir key list` prints it")]
 pub struct KeyIdError;
 
-/// The default overlap of a rotation: the time for which the previous secret stays valid, in seconds. In this time, a day, users
-/// can deploy the new secret.
+/// The default overlap of a rotation: the time for which the previous secret stays valid, in seconds. During this time, which is
+/// one day, users can deploy the new secret.
 pub(crate) const OVERLAP_DEFAULT_SECONDS: u64 = 24 * 3600;
 /// The maximum overlap, in seconds: 30 days.
 pub(crate) const OVERLAP_MAX_SECONDS: u64 = 30 * 24 * 3600;
 
-/// The number of seconds for which a repeated request with the same seed gets the same secret again. This is needed if the first
-/// answer was lost.
+/// The number of seconds for which a repeated operation with the same seed gets the same secret again. An operation is repeated
+/// if its first answer was lost.
 pub(crate) const REPEATED_TEXT_SECONDS: i64 = 120;
 
-/// The replacement of a key's secret by a new one.
+/// The replacement of a key's secret with a new secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
     /// The digest of the new secret.
@@ -384,7 +384,7 @@ pub struct Rotation {
     /// The time of the rotation, in seconds since the Unix epoch.
     pub at: i64,
     /// The time at which the previous secret becomes invalid, in seconds since the Unix epoch; `None` if it becomes invalid at
-    /// once. It is no longer valid in that second.
+    /// once. From that second on, the secret is no longer valid.
     pub overlap_until: Option<i64>,
 }
 
@@ -395,8 +395,8 @@ pub struct PreviousKeyText {
     pub digest: KeyDigest,
     /// The last characters of the key with the previous secret, by which users recognise it.
     pub hint: String,
-    /// The time at which the previous secret becomes invalid, in seconds since the Unix epoch. It is no longer valid in that
-    /// second.
+    /// The time at which the previous secret becomes invalid, in seconds since the Unix epoch. From that second on, it is no
+    /// longer valid.
     pub until: i64,
 }
 

@@ -1,6 +1,6 @@
 //! Accounts, quotas, holds and leases: the calls and changes that every ledger store implements, and the replies to them.
 //!
-//! The money of a request involves three calls. [`AdmitCall`] checks every limit and places a hold. [`TopUp`] enlarges the hold
+//! Three calls handle the money of a request. [`AdmitCall`] checks every limit and places a hold. [`TopUp`] enlarges the hold
 //! while the answer is running. A [`Step`] with a [`Settlement`] charges the request and ends the hold. Steps are numbered per
 //! account and node, and a store applies each step exactly once, in order. The terms of an account, and whether it is suspended,
 //! are in its [`AccountRecord`], which is always replaced completely. [`account`] is the reference model for every store.
@@ -48,8 +48,8 @@ pub(crate) use crate::domain::ledger::journaled::{settlement_after_crash, settle
 pub(crate) use crate::domain::ledger::log_query::LogDay;
 pub(crate) use crate::domain::ledger::reports::{AccountView, KeySpend, SpendByKey};
 
-/// The settings of an account by operators. A store replaces the record completely, and only if the stored record is the one on
-/// which the change is based.
+/// The settings that operators have made for an account. A store replaces the record completely, and only if the stored record is
+/// the one on which the change is based.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountRecord {
     /// The number of changes; 0 if nothing was ever set for the account.
@@ -61,7 +61,7 @@ pub struct AccountRecord {
 }
 
 impl AccountRecord {
-    /// Returns the record with these limits and this suspension. The revision rises by one, unless nothing changes.
+    /// Returns the record with these terms and this suspension state. The revision rises by one, unless nothing changes.
     #[must_use]
     pub(crate) fn with_terms(&self, terms: AccountTerms, suspended: bool) -> Self {
         if (terms, suspended) == (self.terms, self.suspended) {
@@ -75,8 +75,8 @@ impl AccountRecord {
     }
 
     /// Compares this record, which is in a store, with `told`, the record in a journal. Returns the record that replaces the one
-    /// in the store, or `None` if the store's record stays. The higher revision wins. At the same revision, a suspension wins:
-    /// the records differ only because a failover lost one of two changes.
+    /// in the store, or `None` if the store's record stays. The higher revision wins. At the same revision, a suspension wins,
+    /// because the records differ only if a failover has lost one of two changes.
     pub(crate) fn healed(&self, told: &Self) -> Option<Self> {
         if told.revision > self.revision {
             return Some(*told);
@@ -86,17 +86,19 @@ impl AccountRecord {
         is_suspended.then(|| self.with_terms(self.terms, true))
     }
 
-    /// Returns the version of this record. Operators name the version in a change that must apply only to exactly this record.
+    /// Returns the version of this record. If an operator's change names a version, the change is made only if the record still
+    /// has this version.
     pub(crate) fn version(&self) -> Version {
         let content = serde_json::to_vec(&(self.suspended, &self.terms)).unwrap_or_default();
         Version::new(self.revision, crc32fast::hash(&content))
     }
 }
 
-/// A change of an account. Its number counts the changes of this account by one node.
+/// A numbered change of an account. Each node numbers its own changes of the account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// The number of the step, starting from 1. A store applies the step only if this number is the watermark plus one.
+    /// The number of the step, starting from 1. A store applies the step only if this number is one higher than that of the last
+    /// applied step.
     pub seq: u64,
     /// The change of the account.
     pub change: AccountChange,
@@ -115,13 +117,13 @@ impl Step {
 pub enum AccountChange {
     /// Charges a request that has ended.
     Settle(Box<Settlement>),
-    /// Adds `balance`. If the account does not exist, it is first created with a balance of zero.
+    /// Adds `balance` to the account's balance. If the account does not exist, it is first created with a balance of zero.
     Open {
         /// The initial credit, zero or more.
         balance: NanoUsd,
         /// The time of the account's creation, in seconds since the Unix epoch.
         at: i64,
-        /// The operation's id: the amount is added only once for each id. `None` if it is always added.
+        /// The operation's id. The amount is added only once for each id. `None` if the amount is always added.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
     },
@@ -132,7 +134,7 @@ pub enum AccountChange {
         /// The time at which the credit was requested, in seconds since the Unix epoch; 0 if unknown.
         #[serde(default, skip_serializing_if = "is_unknown")]
         at: i64,
-        /// The operation's id: the amount is added only once for each id. `None` if it is always added.
+        /// The operation's id. The amount is added only once for each id. `None` if the amount is always added.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
     },
@@ -143,7 +145,7 @@ pub enum AccountChange {
         /// The time at which the adjustment was requested, in seconds since the Unix epoch; 0 if unknown.
         #[serde(default, skip_serializing_if = "is_unknown")]
         at: i64,
-        /// The operation's id: the amount is added only once for each id. `None` if it is always added.
+        /// The operation's id. The amount is added only once for each id. `None` if the amount is always added.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<OperationId>,
     },
@@ -242,7 +244,8 @@ impl Settlement {
         self.row.is_none() && self.cost == NanoUsd::ZERO && self.tokens_used == 0
     }
 
-    /// Returns the settlement with the lease from which the request was admitted; `None` for a request with its own hold.
+    /// Returns the settlement with `lease`, the lease from which the request was admitted. `lease` is `None` for a request with
+    /// its own hold.
     pub(crate) fn with_lease(self, lease: Option<LeaseId>) -> Self {
         Self { lease, ..self }
     }
@@ -261,8 +264,8 @@ pub struct AdmitCall {
     pub node: NodeId,
     /// The request id that weir has assigned.
     pub request: SmolStr,
-    /// The key's record at this node. The account in it pays. If the store has a later revision, it replies
-    /// [`AdmitReply::StaleKey`]. If the store has an earlier one, it adopts this record.
+    /// The key's record at this node. The account in this record pays. If the store has a later revision, it replies
+    /// [`AdmitReply::StaleKey`]. If the store has an earlier revision, it adopts this record.
     pub key: Arc<KeyRecord>,
     /// The expected cost of the request.
     pub estimate: NanoUsd,
@@ -270,10 +273,10 @@ pub struct AdmitCall {
     /// corrects the deduction.
     pub tokens: u64,
     /// The number of this node's requests with the key that have ended, but whose settlements the store has not acknowledged.
-    /// They do not count as running.
+    /// These requests do not count as running.
     pub ended_key: u64,
     /// The number of this node's requests on the account that have ended, but whose settlements the store has not acknowledged.
-    /// They do not count as running.
+    /// These requests do not count as running.
     pub ended_account: u64,
 }
 
@@ -302,7 +305,7 @@ pub struct Grant {
     pub low_balance: Option<NanoUsd>,
     /// The use of the key's quota in the period that contains `at_ms`; `None` if the key has no quota.
     pub quota: Option<QuotaUse>,
-    /// The state at providers to which the account's requests can refer.
+    /// The state at providers that the account's requests can refer to.
     pub provider_state: ProviderState,
     /// The account's rate and concurrency limits.
     pub account_rates: RateLimits,
@@ -342,32 +345,32 @@ pub enum Denial {
     QuotaHeld(QuotaUse),
     /// The limit of concurrent requests is reached.
     Concurrency {
-        /// Whether it is the key's limit or the account's.
+        /// Whether the limit belongs to the key or to the account.
         scope: LimitScope,
         /// The maximum number of concurrent requests.
         limit: u64,
-        /// Whether leases have free slots of this limit. These leases are being recalled.
+        /// Whether leases have free slots of this limit. If so, these leases are being recalled.
         #[serde(default)]
         lent: bool,
     },
     /// A limit of requests or tokens per minute is reached.
     RateLimited {
-        /// Whether it is the key's limit or the account's.
+        /// Whether the limit belongs to the key or to the account.
         scope: LimitScope,
-        /// Whether the limit is one of requests or of tokens.
+        /// Whether the limit counts requests or tokens.
         counted: RateKind,
         /// The maximum number of requests or tokens per minute.
         limit: u64,
-        /// The number of milliseconds after which the same request would be admitted if no other request arrives before.
+        /// The number of milliseconds after which the same request would be admitted if no other request arrives in the meantime.
         retry_after_ms: u64,
-        /// Whether leases have an unused part of this limit. These leases are being recalled.
+        /// Whether leases have an unused part of this limit. If so, these leases are being recalled.
         #[serde(default)]
         lent: bool,
     },
 }
 
 impl Denial {
-    /// Whether the money, rate or slot that the request lacks is held by running requests or is in leases. It may then be
+    /// Whether the money, rate or slot that the request lacks is held by running requests or is in leases. If so, it may become
     /// available soon.
     pub const fn is_held(self) -> bool {
         match self {
@@ -405,7 +408,7 @@ pub enum LimitScope {
     Account,
 }
 
-/// Whether a limit per minute is one of requests or of tokens.
+/// Whether a limit per minute counts requests or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RateKind {
     Requests,
@@ -416,10 +419,10 @@ pub enum RateKind {
 /// The call to a store to enlarge the hold of a running request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopUp {
-    /// The node that admitted the request. For a request admitted from a lease, the holder of the lease.
+    /// The node that admitted the request. For a request admitted from a lease, this is the holder of the lease.
     pub node: NodeId,
-    /// The request id that weir has assigned. For a request admitted from a lease, the name of the lease's hold; the lease then
-    /// grows instead.
+    /// The request id that weir has assigned. For a request admitted from a lease, this is the name of the lease's hold, and the
+    /// lease grows.
     pub request: SmolStr,
     /// The account that pays.
     pub account: SmolStr,

@@ -86,7 +86,7 @@ impl fmt::Display for NanoUsd {
     }
 }
 
-/// The error that a string is not an amount of money.
+/// The error for a string that is not an amount of money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MoneyError {
     /// The string is not a decimal number.

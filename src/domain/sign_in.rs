@@ -174,8 +174,8 @@ impl Role {
 pub(crate) const SIGN_INS_MAX: usize = 16;
 /// The maximum number of valid access tokens of one sign-in. A further token ends the oldest one.
 const ACCESS_MAX: usize = 8;
-/// The number of seconds for which a replaced refresh token still returns its replacement. This is needed if a response was lost,
-/// or if two processes of one agent refresh at the same time.
+/// The number of seconds for which an agent that sends a replaced refresh token still gets the replacement. This is needed if a
+/// response was lost, or if two processes of one agent refresh at the same time.
 const REPEATED_SECONDS: i64 = 60;
 
 /// The lifetimes of access tokens and sign-ins.
@@ -242,8 +242,8 @@ impl SignIns {
         document_name("sign-ins", key.as_str())
     }
 
-    /// Returns two times for each active sign-in, in seconds since the Unix epoch: the time at which it was last issued tokens,
-    /// and the time at which it expires.
+    /// Returns two times for each active sign-in, in seconds since the Unix epoch: the time at which tokens were last issued for
+    /// it, and the time at which it expires.
     pub(crate) fn active(&self, now: i64) -> impl Iterator<Item = (i64, i64)> {
         let lasting = self.sign_ins.iter().filter(move |one| now < one.ends);
         lasting.map(|one| (one.used, one.ends))

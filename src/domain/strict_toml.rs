@@ -229,7 +229,7 @@ pub(in crate::domain) struct Faults<'a> {
     file: &'a str,
     text: &'a str,
     errors: Vec<FileError>,
-    /// Whether the parser has found errors. It may have removed keys, so missing keys are then not reported.
+    /// Whether the parser has found errors. If it has, missing keys are not reported, because the parser may have removed them.
     is_torn: bool,
     /// The spans of values that are not checked, because they may depend on keys that the parser removed or substituted.
     unsure: Vec<Range<usize>>,

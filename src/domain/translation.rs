@@ -118,7 +118,7 @@ pub(crate) struct TranslationTarget<'a> {
 }
 
 impl TranslationTarget<'_> {
-    /// Returns the provider's id of a call from the client's id.
+    /// Converts the client's id of a call to the provider's id.
     pub(crate) fn provider_call_id<'i>(&self, id: Cow<'i, str>) -> Cow<'i, str> {
         let form = match self.translation.to {
             UpstreamProtocol::Chat => self.translation.chat.call_ids,
@@ -138,7 +138,7 @@ pub(crate) struct TranslatedRequest {
     pub(crate) body: String,
     /// The members that were adapted, dropped or unknown.
     pub(crate) losses: TranslationLosses,
-    /// The client's tools, by which the answer's calls get the client's names.
+    /// The names of the client's tools, with which the client's names are restored in the answer's calls.
     pub(crate) names: ToolNames,
     /// Whether the client wants to see the model's reasoning.
     pub(crate) shows_reasoning: bool,
@@ -169,8 +169,8 @@ pub(crate) fn translate_request(
     })
 }
 
-/// Whether the client gets the model's visible reasoning. Gemini clients get it only if they request it, other clients unless
-/// they decline it.
+/// Whether the client gets the model's visible reasoning. Gemini clients get it only if they request it. Other clients get it
+/// unless they decline it.
 fn shows_reasoning(from: Protocol, conversation: &Conversation<'_>) -> bool {
     conversation.options.shows_reasoning.unwrap_or(from != Protocol::Gemini)
 }

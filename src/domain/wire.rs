@@ -179,8 +179,8 @@ pub(crate) fn query_value(query: Option<&str>, name: &str) -> Result<Option<Stri
     Ok(last)
 }
 
-/// A writer that appends JSON to a buffer, for hot paths such as the access log. It writes the same bytes as serde, in a fraction
-/// of the instructions.
+/// A writer that appends JSON to a buffer, for hot paths such as the access log. It writes the same bytes as serde, but executes
+/// far fewer instructions.
 ///
 /// It is faster because the caller passes each member's name with its punctuation as ready JSON, and because strings that need no
 /// escapes are copied. serde writes the rarer kinds of values.
@@ -210,7 +210,7 @@ impl JsonWriter<'_> {
     /// Appends `before`, which is JSON, and then `value` as serde writes it.
     ///
     /// # Errors
-    /// As for [`serde_json::to_writer`].
+    /// The same errors as [`serde_json::to_writer`].
     pub(crate) fn value<T: Serialize + ?Sized>(&mut self, before: &str, value: &T) -> serde_json::Result<()> {
         self.put(before);
         serde_json::to_writer(&mut *self.0, value)

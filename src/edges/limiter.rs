@@ -120,7 +120,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
 
 type ClientRates<C> = LruCache<C, u128, RandomState>;
 
-/// Returns the client's time, as in [`Limiter`], or `now` if that is later.
+/// Returns the client's time (see [`Limiter`]); `now` if `now` is later or the client is unknown.
 fn client_time<C: Hash + Eq>(clients: &mut ClientRates<C>, client: &C, now: u128) -> u128 {
     clients.get(client).map_or(now, |until| now.max(*until))
 }

@@ -28,8 +28,8 @@ pub(crate) struct LowPriorityThreads {
     /// The numbers of the idle threads. The thread with the lowest number gets the next work, so that sequential work reuses the
     /// memory of one thread.
     idle: Arc<Mutex<BTreeSet<usize>>>,
-    /// One permit for each idle thread. Work is handed over only to an idle thread, so that work whose caller has stopped waiting
-    /// is never begun.
+    /// One permit for each idle thread. Work is given only to an idle thread. So if a caller stops waiting before a thread is
+    /// idle, its work never begins.
     free: Arc<Semaphore>,
 }
 

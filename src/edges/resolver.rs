@@ -60,7 +60,7 @@ pub(crate) struct Resolver {
 }
 
 /// The addresses by host, then by port. The ports of a host are a list and not a second map, because nearly every host has only
-/// one port. Lookups need no owned key.
+/// one port. The map's key is only the host, so a lookup needs no owned key.
 type AddressTable = HashMap<String, Vec<(u16, AddressFamilies)>>;
 
 /// The addresses of one name and port, by family (IPv4 and IPv6).
@@ -202,7 +202,7 @@ impl Resolver {
         std::future::pending::<()>().await;
     }
 
-    /// Looks up one name and stores its addresses. Returns false if the lookup failed; then the last good addresses are kept.
+    /// Looks up one name and stores its addresses. If the lookup fails, keeps the last good addresses and returns false.
     async fn resolve(&self, target: &HostTarget) -> bool {
         let answer = tokio::time::timeout(self.settings.timeout, self.lookup.lookup(&target.host, target.port)).await;
         let reason = match answer {

@@ -43,8 +43,8 @@ pub(crate) struct WebLimits {
     pub idle_max: usize,
 }
 
-/// The reason why a request failed. A message does not contain the URL, except for a message about the URL's name lookup or
-/// certificate.
+/// The reason why a request failed. The messages do not contain the URL. Only a message about the name lookup or the certificate
+/// may contain a part of it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WebError {
     /// The address is not an HTTP URL.

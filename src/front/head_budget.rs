@@ -2,9 +2,9 @@
 //! request.
 //!
 //! A head of up to [`SMALL_HEAD_BYTES`] is always read and not counted, because the number of connections is limited anyway.
-//! Larger heads count in the total and for their address. When a limit is exceeded, the largest head gives way; among equally
-//! large heads, the oldest does. So a head that occupies much memory for a long time gives way, while a head that is sent at once
-//! is complete before its turn comes.
+//! Larger heads count towards the total and towards the limit of their address. When a limit is exceeded, the largest head gives
+//! way; among equally large heads, the oldest does. So a head that occupies much memory for a long time gives way. A head that
+//! arrives quickly is complete before it would have to give way.
 
 use std::{
     cmp::Reverse,
@@ -105,7 +105,7 @@ impl HeadTable {
         self.heads.insert(number, head);
     }
 
-    /// Returns the number of the head that gives way after a head of this address has grown; `None` within the limits.
+    /// Returns the number of the head that gives way after a head of this address has grown; `None` if no limit is exceeded.
     fn next_to_give_way(&self, address: Option<ClientAddress>, limits: &HeadsConfig) -> Option<u64> {
         let of_address = address.and_then(|address| self.by_address.get(&address));
         let of_address = of_address.and_then(|heads| heads.next_to_give_way(limits.address_bytes_max));

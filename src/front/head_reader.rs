@@ -55,17 +55,17 @@ pub(crate) struct ArrivalLimits {
     pub size: HeadLimits,
 }
 
-/// The end of the wait for a request because the process shuts down.
+/// The conditions under which the wait for a request ends because the process shuts down.
 #[derive(Clone, Debug)]
 pub(crate) struct Closing {
-    /// Becomes true when the process accepts nothing new.
+    /// Becomes true when the shutdown begins.
     pub shutdown: ShutdownWatch,
     /// The time after the beginning of the shutdown during which the client can still send its request.
     pub patience: Duration,
 }
 
 impl Closing {
-    /// Waits until the client's time is over.
+    /// Waits until the shutdown has begun and `patience` has passed.
     pub(crate) async fn expired(mut self) {
         // An error means that the sender no longer exists, because the process ends as well.
         let _ = self.shutdown.wait_for(|closing| *closing).await;
@@ -73,7 +73,7 @@ impl Closing {
     }
 }
 
-/// The part of a request that has arrived on a connection.
+/// The result of the wait for a request on a connection.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// A request's checked head, followed by the part of the body that arrived with it.
@@ -85,8 +85,8 @@ pub(crate) enum Arrival {
 }
 
 /// Waits for the trailers of the previous request and then for the next request. An error names the fault of the client; the
-/// bytes received so far stay readable. `timer` and `over` (see [`Closing::expired`]) belong to the connection. A request that
-/// arrives in time leaves both usable for the next one.
+/// bytes received so far stay readable. `timer` and `over` (see [`Closing::expired`]) belong to the connection. If a request
+/// arrives in time, both can be used again for the next request.
 pub(crate) async fn next_request(
     connection: &mut ClientConnection,
     spoken: ExpectedProtocol,

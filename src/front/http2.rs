@@ -60,7 +60,8 @@ struct Http2App<A> {
     app: Arc<A>,
     settings: Http2Settings,
     figures: ListenerFigures,
-    /// The slot whose connection may have to give way while it carries no request; `None` if it never gives way.
+    /// The connection's slot, which the connection may have to give up while it carries no request; `None` if the connection
+    /// never gives way.
     slot: Option<Arc<ConnectionSlot>>,
     requests: AtomicU32,
     /// Becomes true when the connection accepts no further requests. Pingora then sends GOAWAY.

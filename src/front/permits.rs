@@ -17,7 +17,8 @@ pub(crate) struct ConnectionPermits {
     max: usize,
     per_client_max: usize,
     trusted: Vec<IpNet>,
-    /// The slots in which connections that wait for their client give way to new ones; `None` if connections never give way.
+    /// The slots of the connections, if connections that wait for their client have to give way to new ones; `None` if
+    /// connections never give way.
     slots: Option<Arc<ConnectionSlots>>,
     taken: Mutex<ConnectionCounts>,
 }

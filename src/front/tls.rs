@@ -98,7 +98,7 @@ pub(crate) struct CertificateNames {
     addresses: Vec<IpAddr>,
 }
 
-/// The way in which a certificate matches a name. The better match is the greater value.
+/// The way in which a certificate matches a name. A better match has a greater value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NameMatch {
     /// The certificate has a wildcard (`*.`) instead of the name's first label.
@@ -182,7 +182,7 @@ pub(crate) enum CertificateError {
         "the certificate names no host in its subjectAltName, the only field that clients check; use a certificate that names the host in this field"
     )]
     NoName,
-    /// The key's file contains no private key, or an encrypted one.
+    /// The key's file contains no private key, or the private key is encrypted.
     #[error("the key file contains no private key: use an unencrypted key in PEM format (PKCS #8, PKCS #1 or SEC 1)")]
     NoKey,
     /// The private key belongs to another certificate.
@@ -304,7 +304,7 @@ pub(crate) enum AcceptedClients {
     Certified(Arc<dyn ClientCertVerifier>),
 }
 
-/// The error of a CA file that cannot be used to accept clients.
+/// The error for a CA file that cannot be used to verify clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the file has no CA certificate in PEM format, or one of its certificates is invalid")]
 pub(crate) struct NoAuthority;
@@ -321,7 +321,7 @@ impl AcceptedClients {
     }
 }
 
-/// A version of a listener's certificates and accepted clients. Both are replaced together.
+/// The certificates and the accepted clients of a listener, which are always replaced together.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsIdentity {
     /// The certificates in order of preference; never empty.
@@ -378,7 +378,7 @@ impl TlsListener {
     /// Performs the TLS handshake. The caller limits the time.
     ///
     /// # Errors
-    /// The error of the client or of rustls, in Pingora's form.
+    /// The handshake failed. The error of the client or of rustls is converted to Pingora's error type.
     pub(crate) async fn accept<S: IO + 'static>(&self, stream: S) -> Result<TlsStream<S>, Box<pingora::Error>> {
         let config = Arc::clone(&self.version.load().config);
         Acceptor::from_server_config(config).tls_handshake(stream).await

@@ -25,14 +25,14 @@ const BODY_END: &[u8] = b"\r\n";
 /// The bytes that may be read from a client's connection now.
 #[derive(Debug)]
 pub(super) enum ReadAllowance {
-    /// All bytes, because the connection uses HTTP/2. The value tracks the heads in its frames.
+    /// All bytes, because the connection uses HTTP/2. The value tracks the heads in the connection's frames.
     Everything(Http2HeadTracker),
     /// The given number of further bytes of the request's body.
     Length(u64),
     /// The content of a chunked body.
     Chunked(ChunkedContent),
-    /// The rest of a chunked body whose content has been read: the unread part (`end`) of the body's end, and the trailers, which
-    /// are discarded.
+    /// The rest of a chunked body whose content has been read: the part of `BODY_END` that the reader has not received yet
+    /// (`end`), and the trailers, which are discarded.
     Trailers {
         end: &'static [u8],
         fields: ChunkedTrailers,

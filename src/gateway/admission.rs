@@ -56,8 +56,8 @@ pub(crate) enum AdmissionOutcome {
 }
 
 /// Admits a request: reads its body, finds the requested model and its route, and takes the hold. A request that is refused
-/// through the client's fault, or whose client disconnects, counts in the key's request rate like a served one. Token counts
-/// never count in that rate.
+/// through the client's fault, or whose client disconnects, counts towards the key's request rate like a served one. A request
+/// for a token count never does.
 pub(crate) async fn admit(
     gateway: &Gateway,
     session: &mut Session,
@@ -231,8 +231,8 @@ async fn edit_body(mut forward: Box<Forward>, headers: &HeaderMap, work: &KeyWor
     Ok(forward)
 }
 
-/// Acquires one of the key's slots for token counts; returns `None` for other operations. Agents count tokens in bursts (25
-/// requests at once were observed) and pay nothing for them, so token counts have a limit of their own (docs/interface.md, Token
+/// Acquires one of the key's slots for token counts; returns `None` for other operations. Agents request token counts in bursts
+/// (25 requests at once were observed). These requests are free, so they have a limit of their own (docs/interface.md, Token
 /// counts).
 fn count_slot(
     gateway: &Gateway,

@@ -115,8 +115,9 @@ impl Attempt {
         age.is_some_and(|age| age <= STALE_WITHIN)
     }
 
-    /// Ends the time limits, because the answer has ended. Returns whether a limit ended the attempt. If only the end of the
-    /// connection delimits the answer, a connection that a deadline shut down would otherwise look like a proper end.
+    /// Ends the time limits, because the answer has ended. Returns whether a limit ended the attempt. The caller needs this
+    /// result if only the end of the connection delimits the answer. In that case, the end looks proper even if a deadline has
+    /// shut the connection down.
     pub(crate) fn on_end(&mut self) -> Fate {
         self.deadline.take().map_or(Fate::Running, |deadline| deadline.fate())
     }

@@ -30,8 +30,8 @@ pub(crate) struct Caller {
     pub digest: KeyDigest,
     /// The key's record, as this node had it at authentication.
     pub key: Arc<KeyRecord>,
-    /// The presented secret: the key in clear, or the access token that represents the key. It is stored so that weir can keep it
-    /// from providers.
+    /// The presented secret: the key in plain text, or the access token that represents the key. It is stored so that weir can
+    /// keep it out of requests to providers.
     pub presented: ServiceKey,
 }
 

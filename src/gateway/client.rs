@@ -117,8 +117,8 @@ impl Client {
     }
 
     /// Called before the client gets the last bytes of the answer. Records the state that the answer has created, and shuts the
-    /// write gate until the state is stored, because the client's next request may follow the last bytes at once. Never waits
-    /// itself.
+    /// write gate until the state is stored, because the client's next request may follow the last bytes at once. This function
+    /// itself never waits.
     pub(crate) fn record_last(
         &mut self,
         sessions: &StateRegistry,

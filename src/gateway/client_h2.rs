@@ -4,7 +4,8 @@
 //! Pingora drives the HTTP/2 connection, so weir notices the end of the connection or stream only when Pingora's own session
 //! reports it. [`ClientH2`] wraps that session and passes everything through until the session reports that the client has
 //! disconnected. If the [`Presence`] then detaches the answer, [`ClientH2`] resets the stream, discards later writes, and keeps
-//! later reads pending. The accept loop owns the connection and closes it at its end, whatever still runs here.
+//! later reads pending. The accept loop owns the connection. When the loop ends, it closes the connection, even if requests are
+//! still running here.
 
 use std::{
     sync::Arc,

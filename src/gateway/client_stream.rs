@@ -84,8 +84,8 @@ impl ClientStream {
         self.stream
     }
 
-    /// Returns the storage for the connection after a failed request; `None` once the storage no longer exists, so that a stored
-    /// connection would never be taken out.
+    /// Returns the storage for the connection after a failed request; `None` if the storage no longer exists, because a
+    /// connection stored now would never be taken out.
     pub(crate) fn parking(&self) -> Option<Arc<ConnectionParking>> {
         self.parking.upgrade()
     }
@@ -174,7 +174,7 @@ impl ClientStream {
         true
     }
 
-    /// Converts the result of a write. A failure becomes the success `swallowed` if the request continues without its client.
+    /// Converts the result of a write. If the request continues without its client, a failure becomes `Ok(swallowed)`.
     fn on_write<T>(&mut self, result: Poll<io::Result<T>>, swallowed: T) -> Poll<io::Result<T>> {
         match result {
             Poll::Ready(Err(error)) => Poll::Ready(if self.on_disconnect() {
@@ -394,9 +394,9 @@ pub(crate) async fn park_connection(session: &mut Session) {
     }
 }
 
-/// Lets the connection leave Pingora after this request and become a socket. Pingora's session writes no answer and returns the
-/// connection as after a request that others can follow; [`crate::gateway`] then finds the handshake. Returns false if the
-/// connection could not be taken out again.
+/// Lets the connection leave Pingora after this request and become a socket. Pingora's session writes no answer, and returns the
+/// connection as if another request could follow. After that, [`crate::gateway`] finds the handshake. Returns false if the
+/// connection could not be taken out of Pingora again.
 pub(crate) fn leave_for_socket(session: &mut Session, handshake: Box<SocketHandshake>) -> bool {
     let Some(parking) = parking_of(session) else {
         return false;

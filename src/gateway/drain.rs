@@ -59,20 +59,20 @@ impl RunningCount {
     }
 }
 
-/// Counts one running request until it is dropped.
+/// Counts one running request until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     drain: Drain,
 }
 
-/// Counts one client connection until it is dropped.
+/// Counts one client connection until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     drain: Drain,
 }
 
 impl Drain {
-    /// Counts a request that begins, until the returned value is dropped.
+    /// Counts a new request until the returned value is dropped.
     pub(crate) fn enter(&self) -> InFlight {
         self.shared.requests.add();
         InFlight { drain: self.clone() }

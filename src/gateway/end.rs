@@ -1,5 +1,5 @@
-//! The end of a failed attempt, and of every forwarded request: sends the client's last bytes, and settles and records the
-//! request. A request that is refused before it is forwarded is answered by [`reply::refuse`].
+//! Handles the end of a failed attempt and of every forwarded request: sends the last bytes to the client, and settles and
+//! records the request. A request that is refused before it is forwarded is answered by [`reply::refuse`].
 
 use bytes::Bytes;
 use pingora::{Error, ErrorSource, ErrorType};
@@ -44,8 +44,8 @@ enum LastBytes {
     Break(Option<Bytes>),
 }
 
-/// Handles a failed attempt: another attempt follows, the client gets the part of an error answer that arrived, or the request
-/// ends. Returns Pingora's error, which says whether another attempt follows.
+/// Handles a failed attempt. Either another attempt follows, or the client gets the part of an error answer that has arrived, or
+/// the request ends. Returns Pingora's error, which says whether another attempt follows.
 pub(crate) fn on_attempt_failed(
     metrics: &Metrics,
     session: &mut Session,
@@ -121,8 +121,9 @@ pub(crate) async fn fail(
     }
 }
 
-/// Returns the last bytes of a request that did not fail. A provider's error answer is sent only now, when Pingora has finished
-/// with the provider. So both connections stay usable; an error return from a filter would close them.
+/// Returns the last bytes for the client of a request that did not fail. A provider's error answer is sent only now, after
+/// Pingora has finished with the provider. If a filter returned an error earlier, Pingora would close both connections. This way,
+/// both stay usable.
 fn last_bytes_of_passed(forward: &mut Forward) -> LastBytes {
     if let Some(error) = take_error(forward) {
         return LastBytes::Error(error);
@@ -174,7 +175,7 @@ fn refuse(forward: &mut Forward, refusal: Refusal) -> LastBytes {
     LastBytes::Refusal(refusal)
 }
 
-/// Decides how an answer that broke off after its beginning ends, and returns its last bytes.
+/// Handles an answer that broke off after its beginning: decides how the answer ends, and returns its last bytes.
 fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
     let has_panicked = *error.etype() == gateway::PANICKED;
     if !has_panicked && let Some(rest) = rest_of_complete(forward) {
@@ -199,8 +200,8 @@ fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
     }))
 }
 
-/// Returns the bytes of a complete answer that the client has not received, after the provider's connection broke. Returns `None`
-/// if the answer or its translation is incomplete, or if only the end of the connection delimits the answer.
+/// Returns the bytes that the client has not received of a complete answer, after the connection to the provider broke. Returns
+/// `None` if the answer or its translation is incomplete, or if only the end of the connection delimits the answer.
 fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
     let meter = &mut forward.meter;
     let is_stream =
@@ -278,14 +279,14 @@ fn is_client_disconnect(error: &Error) -> bool {
     *error.esource() == ErrorSource::Downstream && *error.etype() != ErrorType::InvalidHTTPHeader
 }
 
-/// Returns the refusal for a faulty end of the client's body that arrived after the attempt had begun; `None` if the body is not
-/// at fault.
+/// Returns the refusal if the rest of the client's body, which was read after the attempt had begun, is faulty; `None` if the
+/// error has another cause.
 fn body_fault(error: &Error) -> Option<Refusal> {
     let is_clients = *error.esource() == ErrorSource::Downstream;
     is_clients.then(|| read_body::refusal_of(error)).flatten()
 }
 
-/// Returns the refusal for a request for which no attempt has brought an answer.
+/// Returns the refusal for a request to which no attempt has produced an answer.
 fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
     let attempt = &forward.attempt;
     if let Verdict::Refuse(refusal) = &attempt.verdict {

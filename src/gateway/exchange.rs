@@ -31,7 +31,7 @@ pub(crate) struct Exchange {
     pub log: Box<LogEntry>,
     /// The stage that the request has reached.
     pub stage: RequestStage,
-    /// Whether the connection can carry further requests although this request has failed, because the client got a complete
+    /// Whether the connection can carry further requests after this request has failed. It can if the client got a complete
     /// answer (`client_stream::park_connection`).
     pub park: bool,
     /// Counts the request as running, so that the process waits for its end.
@@ -42,12 +42,12 @@ pub(crate) struct Exchange {
 /// The stages of a request.
 #[derive(Debug)]
 pub(crate) enum RequestStage {
-    /// The request is being read and checked, and must not be forwarded yet. Until authentication, the value contains the keys in
-    /// the query.
+    /// The request is being read and checked, and must not be forwarded yet. Until authentication, the value contains the keys
+    /// from the query.
     Arrived(QueryKeys),
     /// The request is admitted and on its way to a provider.
     Forwarding(Box<Forward>),
-    /// The request is answered or given up.
+    /// The request has been answered or abandoned.
     Ended,
 }
 
@@ -72,7 +72,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the request's stage and sets it to [`RequestStage::Ended`] until another stage is set.
+    /// Takes the request's stage and leaves [`RequestStage::Ended`] in its place.
     pub(crate) fn take_stage(&mut self) -> RequestStage {
         std::mem::replace(&mut self.stage, RequestStage::Ended)
     }

@@ -145,7 +145,8 @@ impl Forward {
         self.body.as_ref().is_some_and(RequestBody::can_resend)
     }
 
-    /// Ends the attempt with a refusal for the client. `context` is only for readers of the code, because Pingora's log is off.
+    /// Ends the attempt with a refusal for the client. `context` only documents the code: it is not logged, because Pingora's log
+    /// is off.
     pub(crate) fn refuse(&mut self, refusal: Refusal, etype: ErrorType, context: &'static str) -> Box<Error> {
         self.attempt.verdict = Verdict::Refuse(refusal);
         Error::explain(etype, context)
@@ -158,7 +159,7 @@ impl Forward {
             .into_up()
     }
 
-    /// Whether the current answer is a success, but the client has received nothing of it yet.
+    /// Whether the current answer is a success of which the client has received nothing yet.
     pub(crate) fn has_not_begun(&self) -> bool {
         self.unbegun.is_some() && self.client.write_gate.head.is_waiting()
     }
@@ -184,13 +185,13 @@ impl Forward {
         self.outlet.remaining(masked)
     }
 
-    /// Whether the provider at the current endpoint speaks another protocol than the client.
+    /// Whether the provider at the current endpoint speaks a different protocol from the client.
     pub(crate) fn is_translated(&self) -> bool {
         self.attempts.endpoint().translation.is_some()
     }
 
-    /// Returns the in-band error that tells the client of a failure in the middle of the answer; `None` if the client's form of
-    /// answer has none.
+    /// Returns the in-band error that reports a failure in the middle of the answer to the client; `None` if this form of answer
+    /// has no in-band error.
     pub(crate) fn failure_tail(&mut self, why: Break) -> Option<Vec<u8>> {
         match &mut self.outlet {
             Outlet::Translate(answer) => answer.failure_tail(why),
@@ -202,7 +203,7 @@ impl Forward {
         }
     }
 
-    /// Whether the answer is complete, by its protocol and for its translation.
+    /// Whether the answer is complete according to its protocol, and its translation, if any, is complete, too.
     pub(crate) fn has_complete_answer(&self) -> bool {
         let is_translated = match &self.outlet {
             Outlet::Translate(answer) => answer.is_complete(),
@@ -215,8 +216,8 @@ impl Forward {
         is_translated && self.meter.is_complete()
     }
 
-    /// Returns the bytes of a complete answer that the client has not received because the connection broke; `None` if the
-    /// answer's translation is not complete.
+    /// Returns the bytes that the client has not received of a complete answer, because the connection to the provider broke;
+    /// `None` if the answer's translation is not complete.
     pub(crate) fn rest_of_complete(&mut self) -> Option<Vec<u8>> {
         if let Outlet::Translate(answer) = &mut self.outlet {
             return answer.remaining_bytes(&self.ticket.billed_usage(&self.meter));
@@ -261,7 +262,7 @@ impl Forward {
         self.ticket.sample(&self.meter, now);
     }
 
-    /// If the client disconnected before the answer was complete, decides that the request ends for that reason.
+    /// If the client disconnected before the answer was complete, decides how the request ends.
     pub(crate) fn check_client(&mut self) {
         if self.client.has_left() && !self.meter.is_complete() {
             self.decide_client_left();
@@ -275,7 +276,7 @@ impl Forward {
         self.decide(end);
     }
 
-    /// Decides how the request ends, unless that is decided already.
+    /// Decides how the request ends. Later calls have no effect.
     pub(crate) fn decide(&mut self, end: End) {
         let status = match &end {
             End::Refused(refusal) => Some(refusal.status()),
@@ -289,8 +290,8 @@ impl Forward {
     }
 
     /// Returns how the request ends: as decided, or else as observed by the meter. The row records this end at the settlement.
-    /// The access log records it at the very end, so if the client disconnects after the last event of a complete answer, only
-    /// the access log says `client_gone`.
+    /// The access log records the end later, when the request is over. If the client disconnects after the last event of a
+    /// complete answer, only the access log says `client_gone`.
     pub(crate) fn end(&self) -> End {
         self.ticket.end(&self.meter)
     }

@@ -18,8 +18,9 @@ const VERSION: &str = "13";
 const SOCKET_BETA: &str = "responses_websockets";
 
 /// Headers of the handshake that the requests on the socket do not inherit, in addition to those of the WebSocket protocol.
-/// `idempotency-key` is one of them, because all requests would have the same one. `connection` is not: it is removed only when a
-/// request is forwarded, because it names other headers that must not be forwarded.
+/// `idempotency-key` is one of them, because otherwise all requests on the socket would have the same idempotency key.
+/// `connection` is not one of them. It names other headers that must not be forwarded, so it is removed only when a request is
+/// forwarded.
 static OWN_HEADERS: [HeaderName; 7] = [
     HeaderName::from_static("idempotency-key"),
     header::UPGRADE,
@@ -44,12 +45,12 @@ pub(crate) struct SocketHandshake {
     pub digest: KeyDigest,
     /// The client's address, for its share of the memory for bodies; `None` if many clients share it.
     pub address: Option<ClientAddress>,
-    /// One of the sockets that the key may have open at the same time.
+    /// The slot of this socket; a key has a limited number of slots for open sockets.
     pub _slot: KeySlot,
 }
 
 impl fmt::Debug for SocketHandshake {
-    /// Leaves out the head, which contains the key.
+    /// Formats the handshake without the head, which contains the key.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("SocketHandshake")
             .field("socket_id", &self.socket_id)

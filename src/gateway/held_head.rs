@@ -56,7 +56,7 @@ enum HeadStage {
 pub(crate) enum WriteAction {
     /// The connection sends the bytes.
     Send,
-    /// The connection accepts the bytes at once, and sends them together with the next ones.
+    /// The connection accepts the bytes at once, and sends them together with the next bytes.
     Keep,
     /// The connection drops the bytes, because the client already has them.
     Discard,

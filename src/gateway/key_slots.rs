@@ -1,4 +1,4 @@
-//! Limits the number of concurrent token counts and of open sockets of each key.
+//! Limits the number of open sockets of each key, and of its concurrent requests that count tokens.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -62,7 +62,7 @@ impl LineHost {
     }
 }
 
-/// The form of a request that continues a response of the same line. Only the line that carried the response can carry this form.
+/// The form of a request that continues a previous response. It can be sent only on the line that carried that response.
 #[derive(Debug)]
 pub(crate) struct LineContinuation {
     /// The id of the response that the request continues.
@@ -78,8 +78,8 @@ pub(crate) struct LineRequest {
     pub place: LinePlace,
     /// The provider's name.
     pub provider: String,
-    /// The request line and the headers of the handshake, without its key. They contain the provider's endpoint and the
-    /// credential, so a line carries only requests for which they are the same.
+    /// The request line and the headers of the handshake, without `sec-websocket-key`. They contain the provider's endpoint and
+    /// the credential, so a line carries only requests with the same endpoint and credential.
     pub head: Bytes,
     /// The frame with the complete input.
     pub frame: CreateFrame,
@@ -186,7 +186,7 @@ impl LineSet {
         Some(line.clone())
     }
 
-    /// Gives up a free line to another endpoint or with another credential. Returns false if there is none.
+    /// Drops a free line whose endpoint or credential differs from that of the request. Returns false if there is no such line.
     fn drop_other(&mut self, request: &LineRequest) -> bool {
         let found = self
             .lines
@@ -375,7 +375,7 @@ impl SocketLines {
     }
 }
 
-/// The time for which requests go by POST after a refusal.
+/// The time for which requests are sent by POST after a place has refused a WebSocket or a message.
 const POST_FOR: Duration = Duration::from_secs(600);
 
 /// The maximum number of stored places. For any other place, each request tries to open a WebSocket, even if the last attempt was
@@ -394,12 +394,12 @@ pub(crate) struct LinePlace {
 /// The requests that are sent to a place by POST.
 #[derive(Clone, Copy, Debug)]
 struct PostOnly {
-    /// The minimum length in bytes of a body that is sent by POST; 0 if all bodies are.
+    /// The minimum length in bytes of a body that is sent by POST; 0 if all bodies are sent by POST.
     bytes_min: usize,
     until: Instant,
 }
 
-/// The places that have refused a WebSocket or a message of this node. All sockets share them.
+/// The places that have refused a WebSocket, or a message on one, from this node. All sockets share them.
 #[derive(Debug, Default)]
 pub(crate) struct LineRefusals {
     places: Mutex<HashMap<LinePlace, PostOnly>>,
@@ -413,7 +413,7 @@ impl LineRefusals {
         refused.is_none_or(|refused| bytes < refused.bytes_min)
     }
 
-    /// For the time [`POST_FOR`], makes requests with bodies of at least `bytes_min` bytes go to this place by POST.
+    /// Makes requests with bodies of at least `bytes_min` bytes go to this place by POST for the time [`POST_FOR`].
     fn add(&self, place: &LinePlace, bytes_min: usize, now: Instant) {
         let mut places = self.places.lock();
         places.retain(|_, refused| refused.until > now);

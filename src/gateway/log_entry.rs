@@ -26,7 +26,8 @@ pub(crate) struct RequestReporters {
     pub metrics: Arc<Metrics>,
 }
 
-/// The access-log line of a request that has not ended. The code for the head, the admission and the end fills it in.
+/// The access-log line of a request that has not ended. The line is filled in at three stages of the request: when its head is
+/// read, at its admission, and at its end.
 #[derive(Debug)]
 pub(crate) struct LogEntry {
     /// The contents of the line so far. [`LogEntry::close`] adds the end and the latency.
@@ -35,7 +36,7 @@ pub(crate) struct LogEntry {
     pub started: Instant,
     /// The endpoint of the most recent attempt; `None` before the first attempt.
     pub endpoint: Option<Arc<Endpoint>>,
-    /// The cause of a failure for the diagnostic log, one of a fixed set of names; `None` without a failure.
+    /// The cause of a failure for the diagnostic log, one of a fixed set of names; `None` if nothing has failed.
     pub cause: Option<&'static str>,
     reporters: Arc<RequestReporters>,
     written: bool,
@@ -113,12 +114,12 @@ pub(crate) fn millis_between(start: Instant, end: Instant) -> u64 {
 pub(crate) const PANICKED: &str = "panicked";
 
 /// Logs the end of a failed request in one line. The line is composed by weir and contains no byte that a client or provider
-/// sent. Pingora's own lines are off, because they quote both and report a disconnected client as an error. `cause` is one of a
-/// fixed set of names.
+/// sent. Pingora's own log lines are off, because they quote such bytes and report a disconnected client as an error. `cause` is
+/// one of a fixed set of names.
 ///
 /// Warnings and errors are for events on which an operator must act. A provider that occasionally breaks off or times out is not
-/// such an event; `weir_requests_total` counts it. Refusals, disconnected clients and error answers of the provider are in the
-/// access log only.
+/// such an event; the metric `weir_requests_total` counts it. Refusals, disconnected clients and error answers of the provider
+/// are in the access log only.
 pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Option<&'static str>) {
     let request_id = record.request_id.as_str();
     let provider = record.provider.as_deref().unwrap_or("none");

@@ -79,8 +79,8 @@ impl AnswerMeter {
         };
     }
 
-    /// Observes a piece of the answer's body. If the body is compressed, `decoded` gets the decoded text and how it divides into
-    /// messages.
+    /// Observes a piece of the answer's body. If the body is compressed, `decoded` is called with the decoded text and with the
+    /// boundaries of the messages in that text.
     pub(crate) fn on_piece(&mut self, piece: &[u8], now: Instant, mut decoded: impl FnMut(&[u8], MessageBoundaries)) {
         self.response_bytes += piece.len() as u64;
         if let Some(observer) = &mut self.observer {
@@ -102,8 +102,8 @@ impl AnswerMeter {
         self.ended = true;
     }
 
-    /// Whether the answer is complete by its protocol. An error answer is always complete. So is an unreadable answer, because
-    /// weir cannot learn more about it.
+    /// Whether the answer is complete according to its protocol. An error answer always counts as complete. An unreadable answer
+    /// does, too, because weir cannot learn more about it.
     pub(crate) fn is_complete(&self) -> bool {
         self.status >= 400 || !self.is_readable() || self.observer.as_ref().is_some_and(Observer::is_complete)
     }
@@ -154,7 +154,7 @@ impl AnswerMeter {
         }
     }
 
-    /// Returns how the most recent piece of an uncompressed body divides into messages.
+    /// Returns the boundaries of the messages in the most recent piece of an uncompressed body.
     pub(crate) fn boundaries(&self) -> MessageBoundaries {
         self.observer.as_ref().map(Observer::boundaries).unwrap_or_default()
     }
@@ -168,13 +168,13 @@ impl AnswerMeter {
             .done_marker_tail()
     }
 
-    /// The framing of the body: as the head announces it, or, once they have arrived, as the first bytes of the body show it.
-    /// `None` before the head.
+    /// The framing of the body. At first, it is the framing that the head announces. Once the first bytes of the body have
+    /// arrived, they determine it. `None` before the head.
     pub(crate) fn framing(&self) -> Option<AnswerFraming> {
         self.observer.as_ref().map(Observer::framing)
     }
 
-    /// Whether the first bytes that decide the body's framing have arrived.
+    /// Whether the first bytes of the body, which determine its framing, have arrived.
     pub(crate) fn is_framing_known(&self) -> bool {
         self.observer.as_ref().is_some_and(Observer::is_framing_known)
     }
@@ -208,8 +208,8 @@ impl AnswerMeter {
         self.observer.as_ref().map_or(0, Observer::reports)
     }
 
-    /// Whether the answer can name no further provider state. A non-streaming body is complete with its last brace, even before
-    /// the end of its framing.
+    /// Whether the answer has already named all of its provider state. A non-streaming body is complete with its last brace, even
+    /// before the end of its framing.
     pub(crate) fn has_named_all(&self) -> bool {
         let is_whole_body =
             || self.framing() == Some(AnswerFraming::Json) && self.observer.as_ref().is_some_and(Observer::is_complete);

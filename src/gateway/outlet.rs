@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The way in which an answer's body reaches the client. It is chosen when the answer's head arrives. Rarely used data is boxed,
-/// because each piece reads the variant.
+/// because the value is read for each piece and should be small.
 #[derive(Debug, Default)]
 pub(crate) enum Outlet {
     /// The body passes unchanged.
@@ -51,8 +51,8 @@ impl Outlet {
         }
     }
 
-    /// Returns the remaining bytes of an answer that breaks off. `last` is the end of the provider's bytes, and the buffered part
-    /// of an edited event is included.
+    /// Returns the remaining bytes of an answer that breaks off. `last` contains the last bytes from the provider. If the body is
+    /// edited, `last` is edited, too, and the buffered part of an event is included.
     pub(crate) fn remaining(&mut self, last: Vec<u8>) -> Vec<u8> {
         match self {
             Self::Rewrite(rewriter) => {
@@ -83,8 +83,8 @@ pub(crate) fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
     *piece = Some(joined.freeze());
 }
 
-/// The maximum number of bytes that are held until they are known to be an answer. A longer body passes, because errors are
-/// short.
+/// The maximum number of bytes that are held until they are known to be an answer and not an error. A longer body is passed on,
+/// because errors are short.
 pub(crate) const UNBEGUN_BYTES_MAX: usize = 64 * 1024;
 
 /// A successful answer whose head is held, so that the client has received nothing of it.
@@ -134,7 +134,7 @@ pub(crate) struct PossibleError {
     /// Edits the answer before it is buffered; `None` if the provider's file has no rules for editing answers.
     pub rewriter: Option<ResponseRewriter>,
     held: BytesMut,
-    /// Whether the answer is too long to be an error, so that further pieces pass.
+    /// Whether the answer is too long to be an error, so that further pieces are passed on.
     cleared: bool,
 }
 
@@ -197,7 +197,7 @@ pub(crate) enum ErrorJudgement {
     ByStatus,
     /// The body. The decision is made at the answer's end.
     Not,
-    /// The body, of an answer that the provider sent with the status of a success. The decision is made at the answer's end.
+    /// The body, although the provider sent the answer with the status of a success. The decision is made at the answer's end.
     NotInSuccess,
 }
 
@@ -257,7 +257,8 @@ fn decode(coding: Coding, bytes: &[u8]) -> Option<Bytes> {
 /// The maximum number of compressed bytes that wait until it is known whether their decoded text belongs to an error.
 const CODED_BYTES_MAX: usize = 64 * 1024;
 
-/// Masks the operator's credential in errors within a body that passes. Reads the credential only if the body may contain it.
+/// Masks the operator's credential in errors within a body that is passed on. Reads the credential only if the body may contain
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Masking {
     mask: PassingMask,
@@ -265,7 +266,7 @@ pub(crate) struct Masking {
     coded: BytesMut,
 }
 
-/// The error of a compressed body that repeats the credential in an error message, where it cannot be masked.
+/// The error for a compressed body in which an error message repeats the credential. weir cannot mask the credential there.
 #[derive(Debug)]
 pub(crate) struct MaskFailure;
 
@@ -315,7 +316,7 @@ impl Masking {
         Ok(())
     }
 
-    /// Ends the body: appends the bytes that waited to the last piece, with the credential masked.
+    /// Ends the body. Masks the credential in the waiting bytes, and appends them to the last piece.
     pub(crate) fn finish(&mut self, piece: &mut Option<Bytes>, credential: &str) {
         let rest = self.remaining(credential);
         if !rest.is_empty() {
@@ -323,7 +324,7 @@ impl Masking {
         }
     }
 
-    /// Returns the bytes that waited when the answer broke off, with the credential masked.
+    /// Returns the bytes that were waiting when the answer broke off, with the credential masked.
     pub(crate) fn remaining(&mut self, credential: &str) -> Vec<u8> {
         self.mask.finish(credential)
     }

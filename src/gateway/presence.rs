@@ -1,9 +1,9 @@
 //! Tracks whether a request's client is still connected, and detaches the answer if it is not.
 //!
 //! The client's connection notices a disconnect first ([`super::client_stream`] over HTTP/1.1, [`super::client_h2`] over HTTP/2).
-//! Pingora ends a request whose client it can no longer read from or write to, and closes the provider's connection with it. So
-//! the client's connection first calls [`Presence::on_disconnect`]. If that detaches the answer, the connection closes the socket
-//! or stream, discards later writes and hides the disconnect. Pingora then reads the answer to its end.
+//! If Pingora can no longer read from or write to a client, it ends the request and closes the connection to the provider. So the
+//! client's connection first calls [`Presence::on_disconnect`]. If that detaches the answer, the connection closes the socket or
+//! stream, discards later writes and hides the disconnect. Pingora then reads the answer to its end.
 //!
 //! A detached answer needs a permit. The permit is acquired when the client disconnects, and returned at the end of the request.
 
@@ -86,7 +86,7 @@ impl Presence {
     }
 
     /// Handles a client that has closed its sending side, but may still read its answer. Returns false if the request must end
-    /// anyway.
+    /// nevertheless.
     pub(crate) fn on_half_close(&self) -> bool {
         self.detach()
     }

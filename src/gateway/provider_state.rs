@@ -110,8 +110,8 @@ impl NamedState<'_> {
             .map(|((reference, state), served_by)| (*reference, *state, served_by))
     }
 
-    /// Returns the provider and credential that hold the state which this request continues. If the request continues no known
-    /// state, returns those of the first known state that it names; `None` if it names none.
+    /// Returns the provider and credential that hold the state which this request continues. If the request continues no state,
+    /// returns those of the first known state that it names; `None` if it names no known state.
     pub(crate) fn hint(&self) -> Option<SessionHint> {
         let continued = self.served().find(|(reference, ..)| reference.kind.is_continued());
         let (_, state, served_by) = continued.or_else(|| self.served().find(|(.., served_by)| served_by.is_some()))?;
@@ -164,8 +164,8 @@ impl StateRecorder {
         states.for_each(|state| sessions.record(state, &served_by, on_the_way));
     }
 
-    /// Shuts the gate before the last bytes of the answer until the recorded state is stored. The wait is much shorter than
-    /// `write_limit`, the timeout for writes to the client.
+    /// Shuts the gate, so that the last bytes of the answer wait until the recorded state is stored. The wait is much shorter
+    /// than `write_limit`, the timeout for writes to the client.
     pub(crate) fn delay_end(self, sessions: &StateRegistry, gate: &WriteGate, write_limit: Duration) {
         let patience = WRITE_WAIT_MAX.min(write_limit / 2);
         if let Some(written) = self.pending.and_then(|names| sessions.written(names, patience)) {
@@ -177,9 +177,9 @@ impl StateRecorder {
 /// Delays the head and the last bytes of an answer on their way to the client. The head waits for the body ([`HeldHead`]). The
 /// last bytes wait while the state that the answer has created is being written to the store.
 ///
-/// The client may send its next request right after those bytes: to another node, or to this one after a crash. The filter that
-/// gets the last bytes shuts the gate and does not wait; the client's connection ([`super::client_stream`], [`super::client_h2`])
-/// waits before it writes. The caller of [`WriteGate::shut`] limits the wait.
+/// Right after the last bytes, the client may send a request that names this state, to another node or to this node after a
+/// crash. The filter that gets the last bytes shuts the gate and does not wait; the client's connection
+/// ([`super::client_stream`], [`super::client_h2`]) waits before it writes. The caller of [`WriteGate::shut`] limits the wait.
 #[derive(Default)]
 pub(crate) struct WriteGate {
     /// Holds the answer's head until the body begins.

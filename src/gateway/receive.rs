@@ -210,7 +210,7 @@ async fn open_socket(session: &mut Session, exchange: &mut Exchange, handshake: 
     Ok(())
 }
 
-/// Identifies the caller, and checks that its key is valid. The access log names the key even if it is invalid.
+/// Identifies the caller, and checks that the caller's key is valid. The access log names the key even if the key is invalid.
 async fn authenticate(
     gateway: &Gateway,
     session: &Session,

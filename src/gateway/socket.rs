@@ -47,8 +47,8 @@ use crate::{
     telemetry::metrics::{GaugeGuard, SocketEnd},
 };
 
-/// The factor by which a message may exceed the maximum size of a body before it ends the socket. A smaller message above the
-/// maximum is refused in a frame.
+/// A message that is larger than this multiple of the maximum body size ends the socket. A smaller message above the maximum is
+/// refused in a frame.
 const OVERSIZE_FACTOR: u64 = 2;
 
 /// The maximum time for which weir waits for the client's close frame.
@@ -98,7 +98,7 @@ impl SocketClose {
     const BINARY: Self = Self::new(1003, "messages must be text", SocketEnd::Protocol);
 }
 
-/// The end of a socket that waits for its running requests. Meanwhile, no further request is started.
+/// The pending end of a socket, which waits until the running requests have ended. Meanwhile, no further request is started.
 #[derive(Clone, Copy, Debug)]
 struct PendingClose {
     close: SocketClose,
@@ -109,7 +109,7 @@ struct PendingClose {
 /// The next event on a socket.
 enum SocketStep {
     Stream(StreamEvent),
-    /// The client gets the last frame of an answer.
+    /// The last frame of an answer is being sent to the client.
     TurnTold,
     /// A request has ended. The boolean says whether the client has the last frame of the answer. The string is the name of the
     /// request's lane; `None` for the default lane.

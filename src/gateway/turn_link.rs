@@ -74,7 +74,7 @@ struct PendingConversation {
 struct TurnLines {
     /// The WebSockets of the request's socket; empty before [`TurnLink::use_lines`] is called.
     of_socket: OnceLock<Arc<SocketLines>>,
-    /// The progress of the current attempt on a WebSocket; `None` if it uses none.
+    /// The progress of the current attempt on a WebSocket; `None` if the attempt uses no WebSocket.
     progress: Mutex<Option<Arc<LineProgress>>>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct TurnLink {
     origin: TurnOrigin,
     conversations: Arc<Conversations>,
     gate: Arc<WriteGate>,
-    /// The presence of the client; empty if the request ends with its client.
+    /// The presence of the client; empty if the request ends when its client disconnects.
     presence: OnceLock<Arc<Presence>>,
     lines: TurnLines,
     /// The message, or the refusal of a message that was not stored; `None` once the body has been read.
@@ -130,7 +130,7 @@ impl TurnLink {
         let _ = self.presence.set(Arc::clone(presence));
     }
 
-    /// The presence of the client; `None` if the request ends with its client.
+    /// The presence of the client; `None` if the request ends when its client disconnects.
     pub(crate) fn presence(&self) -> Option<&Arc<Presence>> {
         self.presence.get()
     }
@@ -146,7 +146,7 @@ impl TurnLink {
         self.lines.of_socket.get()
     }
 
-    /// Sets the progress of the current attempt on a WebSocket to the provider; `None` if it uses none.
+    /// Sets the progress of the current attempt on a WebSocket to the provider; `None` if the attempt uses no WebSocket.
     pub(crate) fn set_line_progress(&self, progress: Option<Arc<LineProgress>>) {
         *self.lines.progress.lock() = progress;
     }
@@ -288,8 +288,9 @@ impl TurnLink {
         }
     }
 
-    /// Returns the request as a continuation of the previous response; only the WebSocket that carried that response can carry
-    /// it. Returns `None` if the request continues no stored conversation. `body` is the complete body for the provider.
+    /// Returns the request as a continuation of the previous response. The continuation can be sent only on the WebSocket that
+    /// carried that response. Returns `None` if the request continues no stored conversation. `body` is the complete body for the
+    /// provider.
     pub(crate) fn continuation(&self, body: &Bytes) -> Option<LineContinuation> {
         let parent = self.parent.lock().clone()?;
         let conversation = self.conversation.lock();

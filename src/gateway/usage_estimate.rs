@@ -153,7 +153,8 @@ impl UsageEstimator {
         }
     }
 
-    /// Whether a fallback model may have answered instead of the requested one, without a report of which model did.
+    /// Whether a fallback model may have answered instead of the requested one, and the provider has not reported which model
+    /// answered.
     fn may_be_from_fallback(&self, billed: &BilledUsage) -> bool {
         let is_unsaid =
             matches!(billed.source, UsageSource::Estimated | UsageSource::Partial) && billed.runs.is_empty();
@@ -295,8 +296,8 @@ impl CandidateModels {
     }
 
     /// Returns the most expensive of the models that may have done this run; `None` if that is the requested model. A model that
-    /// is not in the catalogue counts as the provider's most expensive one, unless the run is the answer, which the requested
-    /// model usually gives.
+    /// is not in the catalogue counts as the provider's most expensive model, except in the run that gives the answer, because
+    /// the requested model usually does that run.
     pub(crate) fn most_expensive(
         &self,
         catalogue: &Catalogue,

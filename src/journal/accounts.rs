@@ -58,7 +58,7 @@ struct TrackedAccount {
     /// The numbers of unacknowledged settlements of this process, by key.
     keys: QuickMap<Arc<KeyId>, u64>,
     settled: u64,
-    /// Notified when the store acknowledges steps; `None` until it is first requested.
+    /// Notified when the store acknowledges steps; `None` until a caller first asks for it.
     acknowledgements: Option<Arc<Notify>>,
 }
 
@@ -212,7 +212,7 @@ impl StepTracker {
         true
     }
 
-    /// Returns the notifier that is notified when the store acknowledges steps of the account.
+    /// Returns the `Notify` that is triggered when the store acknowledges steps of the account.
     pub(super) fn acknowledgements(&mut self, name: &str) -> Arc<Notify> {
         let account = self.by_name.entry(name.into()).or_default();
         Arc::clone(account.acknowledgements.get_or_insert_default())
@@ -240,7 +240,7 @@ impl StepTracker {
         self.by_name.get(account).map_or(0, |account| account.steps.len())
     }
 
-    /// Whether nothing waits for any of the account's unacknowledged steps.
+    /// Whether all of the account's unacknowledged steps can be delayed, because nothing waits for them.
     pub(super) fn is_patient(&self, account: &str) -> bool {
         self.by_name.get(account).is_none_or(|account| account.urgent == 0)
     }
@@ -252,7 +252,7 @@ impl StepTracker {
         })
     }
 
-    /// Returns every account with the number of its last step and of its last acknowledged one.
+    /// Returns every account with two numbers: the number of its last step, and the number of its last acknowledged step.
     pub(super) fn numbers(&self) -> BTreeMap<SmolStr, (u64, u64)> {
         let known = self.by_name.iter().filter(|(_, account)| account.last > 0);
         known
@@ -269,21 +269,21 @@ impl StepTracker {
         behind.map(|(name, account)| (name.clone(), account.last)).collect()
     }
 
-    /// Raises the number of an account's last step to `last`, and that of its last acknowledged step to `acknowledged`. These
-    /// numbers come from another source than the steps in the journal.
+    /// Raises the number of an account's last step to `last`, and the number of its last acknowledged step to `acknowledged`. Use
+    /// this for numbers that are known without adding the steps themselves.
     pub(super) fn restore_numbers(&mut self, name: SmolStr, last: u64, acknowledged: u64) {
         let account = self.by_name.entry(name).or_default();
         account.last = account.last.max(last);
         account.watermark = account.watermark.max(acknowledged);
     }
 
-    /// Whether forgotten steps of the account must be looked up before any step can be sent.
+    /// Whether the store has forgotten steps of the account. They must be looked up before any step can be sent.
     pub(super) fn is_rewound(&self, account: &str) -> bool {
         self.rewound.contains(account)
     }
 
-    /// Returns the accounts whose forgotten steps must be looked up, each with the two numbers between which the missing steps
-    /// are. Both numbers are exclusive.
+    /// Returns the accounts whose steps the store has forgotten, each with the two step numbers between which the missing steps
+    /// lie. Both numbers are exclusive.
     pub(super) fn missing_ranges(&self) -> HashMap<SmolStr, (u64, u64)> {
         let range = |name: &SmolStr| {
             let account = self.by_name.get(name)?;
@@ -294,8 +294,8 @@ impl StepTracker {
         self.rewound.iter().filter_map(range).collect()
     }
 
-    /// Inserts looked-up steps in front of the other unacknowledged steps. Steps with numbers greater than `above` were
-    /// looked up.
+    /// Inserts steps that were looked up before the other unacknowledged steps. The lookup covered the steps with numbers greater
+    /// than `above`.
     pub(super) fn restore(&mut self, name: &str, above: u64, places: Vec<RecordedStep>) {
         let Some(account) = self.by_name.get_mut(name) else {
             return;

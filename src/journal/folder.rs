@@ -1,4 +1,4 @@
-//! The folder of a journal and its files. Creates, locks and names the folder, and detects that it was copied.
+//! The folder of a journal and its files. Creates, locks and names the folder, and detects whether it is a copy.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -16,9 +16,9 @@ use crate::{
     },
 };
 
-/// The file with the position before which the store has acknowledged everything. It only makes the start faster.
+/// The file with the position before which the store has acknowledged everything. The file is optional and makes a start faster.
 pub(super) const ACKNOWLEDGED: &str = "acknowledged";
-/// The file with the numbers of each account's last step and last acknowledged step, at the last removal of segments.
+/// The file with the numbers of each account's last step and last acknowledged step. It is written whenever segments are removed.
 pub(super) const NUMBERS: &str = "numbers";
 
 /// The mode of the folder. Only weir's user can access it, because rows name accounts and their usage.
@@ -53,7 +53,8 @@ impl Drop for JournalFolder {
 }
 
 impl JournalFolder {
-    /// Locks the folder and reads the node's name. Creates the folder, and draws a name, if they do not exist.
+    /// Locks the folder and reads the node's name. Creates the folder if it does not exist, and generates a random name if the
+    /// folder contains none.
     pub(super) fn open(path: &Path) -> Result<Self, JournalError> {
         let failed = |source| JournalError::io(path, source);
         DirBuilder::new()
@@ -114,7 +115,7 @@ impl JournalFolder {
         self.path.join(format!("{number:0DIGITS$}{INDEX_ENDING}"))
     }
 
-    /// Writes the index of a segment. It is not synced, because an index that a power cut damages is written again.
+    /// Writes the index of a segment. The index is not synced: if a power cut damages it, weir writes it again.
     pub(super) fn write_index(&self, number: u64, content: &[u8]) -> io::Result<()> {
         let path = self.index(number);
         let new = path.with_extension("idx.new");
@@ -253,8 +254,8 @@ impl JournalFolder {
     }
 }
 
-/// Returns a fingerprint of the folder that differs in a copy. It does not include the number of the device, which may change at
-/// a reboot.
+/// Returns a fingerprint of the folder. A copy of the folder has another fingerprint. The fingerprint does not include the device
+/// number, which may change at a reboot.
 fn fingerprint(path: &Path) -> io::Result<String> {
     let inode = fs::metadata(path)?.ino();
     let machine = fs::read_to_string(MACHINE).unwrap_or_default();

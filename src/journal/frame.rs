@@ -1,4 +1,4 @@
-//! The bytes of a segment: a header, and the frames after it; and a reader of the records in order.
+//! The format of a segment, which is a header followed by frames, and a reader that returns the records in order.
 //!
 //! A frame is the length of its payload, a checksum, and the payload. The checksum also covers the frame's position, so bytes
 //! from another position are never taken for a frame. A length of zero ends the data.
@@ -79,8 +79,8 @@ pub(super) fn check_header(bytes: &[u8; HEADER], node: &NodeId, number: u64) -> 
     }
 }
 
-/// Fills in the head of a frame that begins at `offset` of the segment `number`. `frame` has [`HEAD`] arbitrary bytes, followed
-/// by the payload. `None` if the payload is empty or its length does not fit into a `u32`.
+/// Fills in the head of a frame that begins at `offset` of the segment `number`. `frame` consists of [`HEAD`] bytes that are
+/// overwritten, followed by the payload. Returns `None` if the payload is empty or its length does not fit into a `u32`.
 pub fn seal(frame: &mut [u8], number: u64, offset: u64) -> Option<()> {
     let (head, payload) = frame.split_at_mut_checked(HEAD)?;
     let length = u32::try_from(payload.len()).ok().filter(|length| *length > 0)?;
@@ -342,13 +342,13 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usi
     Ok(filled)
 }
 
-/// Reads records from a position onwards. It blocks on the disk, rarely for long.
+/// Reads records from a position onwards. Reading blocks on the disk, but usually only briefly.
 pub(crate) struct JournalRecordReader {
     engine: Arc<JournalEngine>,
     position: Position,
     frames: Option<(u64, FrameReader)>,
     scope: ReadScope,
-    /// The readable part of the current segment. It is determined again when the reader reaches its end.
+    /// The readable part of the current segment. When the reader reaches the end of this part, it determines the part again.
     extent: Option<SegmentExtent>,
 }
 
@@ -357,7 +357,7 @@ pub(crate) struct JournalRecordReader {
 pub(super) enum ReadScope {
     /// All records that are written.
     Written,
-    /// The steps that are either on disk or recorded as lost.
+    /// Only steps, and only those that are on disk or recorded as lost.
     StepsOnDisk,
 }
 
@@ -386,8 +386,8 @@ impl JournalRecordReader {
         self.position
     }
 
-    /// Reads the next record; `None` if no further record can be read yet. Damage is not an error: the damaged bytes are
-    /// saved in quarantine and skipped.
+    /// Reads the next record; `None` if no further record can be read yet. Damage is not an error: the reader saves the damaged
+    /// bytes in quarantine and skips them.
     ///
     /// # Errors
     /// A segment cannot be read. The next call tries again.

@@ -42,7 +42,7 @@ pub(crate) struct OpenedJournal {
     /// The requests whose settlement may be in a damaged part of the journal. `settlement/left_over.rs` decides whether to charge
     /// them.
     pub possibly_settled: Vec<UncertainSettlement>,
-    /// The lease holders of earlier processes, each with an account whose lease it may still hold.
+    /// The lease holders of earlier processes. Each is paired with an account from which it may still hold a lease.
     pub lessees: Vec<(NodeId, SmolStr)>,
 }
 
@@ -156,10 +156,11 @@ impl Journal {
         Ok(Reservation::new(Arc::clone(&engine.free), bytes))
     }
 
-    /// Appends a record that is not a step. It uses the reservation's room, and reserves more if that does not suffice.
+    /// Appends a record that is not a step. The record uses the room of `reservation`. If that room does not suffice, the method
+    /// reserves more.
     ///
     /// # Errors
-    /// The record is too large or a step, there is no room, or the disk fails. Then nothing is recorded.
+    /// The record is too large, the record is a step, there is no room, or the disk fails. After an error, nothing is recorded.
     pub(crate) fn append(&self, record: &Record, reservation: &mut Reservation) -> Result<Position, JournalError> {
         if matches!(record, Record::Step { .. }) {
             return Err(JournalError::UnnumberedStep);
@@ -168,10 +169,10 @@ impl Journal {
     }
 
     /// Appends a change of an account as the account's next step. Returns the step's number and position. `floor` is the store's
-    /// watermark, or 0 if the caller does not have it. The step's number is greater than `floor`.
+    /// watermark, or 0 if the caller does not know it. The step's number is greater than `floor`.
     ///
     /// # Errors
-    /// As for [`Journal::append`]. Then the number is not used.
+    /// As for [`Journal::append`]. After an error, the step's number remains unused.
     pub(crate) fn append_step(
         &self,
         account: &str,
@@ -217,7 +218,7 @@ impl Journal {
     }
 
     /// Fills in the frame's head and writes the frame in the reservation's room. Returns the frame's position, and the time in
-    /// milliseconds since the Unix epoch. The caller adds the record to the contents.
+    /// milliseconds since the Unix epoch. The caller must add the record to the journal's contents in memory.
     pub(super) fn write_frame(
         &self,
         state: &mut WriteState,
@@ -266,7 +267,7 @@ impl Journal {
     /// Waits until a record is on disk.
     ///
     /// # Errors
-    /// [`JournalError::NotDurable`]: the disk failed before.
+    /// [`JournalError::NotDurable`] if the disk failed before the record was synced.
     pub(crate) async fn wait_until_synced(&self, position: Position) -> Result<(), JournalError> {
         let mut synced = self.engine.synced.subscribe();
         match synced.wait_for(|synced| synced.is_decided(position)).await {
@@ -280,13 +281,13 @@ impl Journal {
         JournalRecordReader::new(Arc::clone(&self.engine), from, ReadScope::Written)
     }
 
-    /// Returns two numbers of requests that this process has settled and the store has not acknowledged: those of the key and
-    /// those of its account.
+    /// Counts the requests that this process has settled and the store has not acknowledged. Returns the count for the key, and
+    /// the count for its account.
     pub(crate) fn pending_settlements(&self, account: &str, key: &KeyId) -> (u64, u64) {
         self.engine.lock().contents.accounts.pending_settlements(account, key)
     }
 
-    /// Returns the notifier that is notified when the store acknowledges steps of an account, because holds may have ended then.
+    /// Returns the `Notify` that is triggered when the store acknowledges steps of an account. These steps may have ended holds.
     pub(crate) fn acknowledgements(&self, account: &str) -> Arc<Notify> {
         self.engine.lock().contents.accounts.acknowledgements(account)
     }
@@ -321,8 +322,8 @@ impl Journal {
         self.engine.failures.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of steps that were found lost since the start: the store has not applied them, and the journal no
-    /// longer has them.
+    /// Returns the number of lost steps found since the start. A step is lost if the store has not applied it and the journal no
+    /// longer contains it.
     pub(crate) fn lost_steps(&self) -> u64 {
         self.engine.lost.load(Ordering::Relaxed)
     }
@@ -430,8 +431,8 @@ pub(crate) struct OrphanScan {
     pub(crate) in_use: usize,
 }
 
-/// Opens the journals whose processes have ended. A journal that cannot be opened is logged and added to `refused`, and is not
-/// tried again. Blocks until the journals are read.
+/// Opens the journals whose processes have ended. If a journal cannot be opened, logs the error, adds the journal to `refused`,
+/// and does not try that journal again. Blocks until the journals are read.
 pub(crate) fn open_orphaned(settings: &JournalConfig, refused: &mut BTreeSet<PathBuf>) -> OrphanScan {
     let (mut opened, mut in_use) = (Vec::new(), 0);
     // If the folder was replaced, the new one must not be touched.

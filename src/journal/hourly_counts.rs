@@ -59,7 +59,7 @@ impl HourCount {
 #[derive(Debug, Default)]
 pub(super) struct HourlyCounts {
     hours: BTreeMap<Hour, HourCount>,
-    /// The position of the last row in the counters; `None` if there is no row.
+    /// The position of the last row that the counters include; `None` if they include no row.
     last: Option<Position>,
 }
 
@@ -89,7 +89,7 @@ impl HourlyCounts {
         tally
     }
 
-    /// Returns the position of the last row in the counters; `None` if there is no row.
+    /// Returns the position of the last row that the counters include; `None` if they include no row.
     pub(super) fn last(&self) -> Option<Position> {
         self.last
     }
@@ -119,8 +119,8 @@ impl HourlyCounts {
         }
     }
 
-    /// Removes the hours that have no rows in segments after the removed one, unless they are recent or have not been returned
-    /// since they grew.
+    /// Removes the hours that have no rows in segments after the removed one. Keeps an hour if it is recent, or if its counters
+    /// have grown and have not been returned since.
     pub(super) fn remove_segment(&mut self, segment: u64, now: Hour) {
         let oldest = now.plus(-HOURS_KEPT);
         self.hours

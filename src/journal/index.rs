@@ -1,7 +1,9 @@
-//! The index of a complete segment: a small file next to it, `NNN.idx`, with everything that a start needs of the segment.
+//! The index of a complete segment. It is a small file next to the segment, `NNN.idx`, with all the data from the segment that
+//! weir needs when it starts.
 //!
-//! The index only saves reading the segment. An index with a wrong checksum, of another node, or of a segment of another length
-//! is ignored, and written again after the segment was read. Therefore it is not synced.
+//! With the index, weir need not read the segment. weir ignores an index if its checksum is wrong, if it is from another node, or
+//! if it does not match the segment's length. In these cases, weir reads the segment and writes the index again. Therefore the
+//! index is not synced.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -34,7 +36,7 @@ use crate::{
 /// requests, has no index.
 const INDEX_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The offsets of the records in one segment that belong to a request that had not ended.
+/// The offsets of a request's records in one segment. The request had not ended when the segment was complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OpenRequest {
     /// The offset of the request's admission; `None` if that is in another segment.
@@ -43,7 +45,7 @@ pub(super) struct OpenRequest {
     pub(super) checkpoint: Option<u64>,
 }
 
-/// The part of an index that is collected only for the index.
+/// The data that is collected only to write the index of a segment.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct IndexDetails {
     /// The offset of the last record of each key.
@@ -59,7 +61,7 @@ pub(super) struct IndexDetails {
     pub(super) left: Option<HashMap<SmolStr, OpenRequest>>,
 }
 
-/// Everything that a start needs of a segment if all its steps are acknowledged.
+/// All the data from a segment that weir needs when it starts, if all steps of the segment are acknowledged.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct SegmentIndex {
     /// The length of the segment's data, which is also the length of its file, in bytes.
@@ -121,7 +123,8 @@ pub(super) fn write(folder: &JournalFolder, number: u64, index: &SegmentIndex) -
     folder.write_index(number, text.as_bytes())
 }
 
-/// Truncates a segment to its data. Its modification time stays the time of its last record, from which its age is computed.
+/// Truncates a segment to its data. Sets the file's modification time to the time of the segment's last record, because the
+/// segment's age is computed from the modification time.
 pub(super) fn truncate(file: &File, end: u64, last_ms: i64) -> io::Result<()> {
     file.set_len(end)?;
     let since = Duration::from_millis(u64::try_from(last_ms).unwrap_or(0));
@@ -143,7 +146,7 @@ pub(super) struct SegmentSummary {
     pub(super) last_ms: i64,
     /// The offset of the segment's last settlement with a row; `None` if it has none.
     pub(super) last_row: Option<u64>,
-    /// The further content of the segment's index; `None` if the segment has an index already, or must not get one.
+    /// The remaining data for the segment's index; `None` if the segment already has an index, or must not get one.
     pub(super) index_details: Option<Box<IndexDetails>>,
 }
 
@@ -173,7 +176,7 @@ pub(super) struct JournalContents {
     pub(super) published: Position,
     /// The positions of the sinks.
     pub(super) retainers: Retainers,
-    /// For each account, the last holder of a lease from which requests of earlier processes were admitted.
+    /// For each account, the last lease holder from an earlier process that admitted requests of the account from a lease.
     pub(super) lessees: HashMap<SmolStr, NodeId>,
 }
 
@@ -191,7 +194,7 @@ impl JournalContents {
         self.segments.insert(position.segment, summary);
     }
 
-    /// Completes the last segment: records the requests that are running, for its index.
+    /// Completes the last segment: records which requests are running, because the segment's index needs this list.
     pub(super) fn seal_last(&mut self) {
         let Some(mut last) = self.segments.last_entry() else {
             return;
@@ -212,7 +215,7 @@ impl JournalContents {
         rest.left = Some(left.map(|(request, left)| (request.clone(), left)).collect());
     }
 
-    /// Cancels the pending indexes, because after a failed sync it is not certain that their segments are on disk.
+    /// Cancels the indexes that are not written yet. After a failed sync, their segments may not be on disk.
     pub(super) fn cancel_indexes(&mut self) {
         for segment in self.segments.values_mut() {
             segment.index_details = None;
@@ -236,7 +239,7 @@ impl JournalContents {
         })
     }
 
-    /// Adds the next segment from its index. The store has acknowledged all its steps.
+    /// Adds the next segment from its index. The store must have acknowledged all steps of the segment.
     pub(super) fn add_indexed(&mut self, number: u64, index: SegmentIndex) {
         let at = |offset: u64| Position {
             segment: number,
@@ -416,8 +419,8 @@ impl JournalContents {
         })
     }
 
-    /// Whether every sink has the segment's rows, or every required sink if the disk is `short`, and an embedded store has all
-    /// its steps in its file.
+    /// Whether every sink has the segment's rows, and an embedded store has written all of the segment's steps to its file. If
+    /// the disk is nearly full (`short`), only the required sinks count.
     pub(super) fn is_delivered(&self, number: u64, short: bool) -> bool {
         let store = self.retainers.get(JournalSink::EMBEDDED_STORE.name);
         let written = store.is_none_or(|store| store.passed.segment > number);

@@ -1,9 +1,9 @@
 //! Reads the journal's segments at a start, and handles damage.
 //!
 //! A segment whose steps are all acknowledged is restored from its index ([`index`]), and only the records of its running
-//! requests are read. Every other segment is read from its beginning. An incomplete record at the very end, which a crash has
-//! left, is cut off. All other invalid bytes are damage: they are saved in `quarantine`, and reading continues with the next
-//! valid frame ([`replace_with_filler`]).
+//! requests are read. Every other segment is read from its beginning. If a crash has left an incomplete record at the very end,
+//! that record is cut off. All other invalid bytes are damage: weir saves them in `quarantine` and continues with the next valid
+//! frame ([`replace_with_filler`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -34,7 +34,7 @@ use crate::{
 pub(super) struct JournalReplay {
     pub(super) contents: JournalContents,
     pub(super) unsettled: Vec<UnsettledRequest>,
-    /// Further running requests, whose settlements damage may have destroyed.
+    /// Other requests that were running. Their settlements may have been in a damaged part of the journal.
     pub(super) possibly_settled: Vec<UncertainSettlement>,
     gaps: Gaps,
     /// The number of damaged parts.
@@ -190,8 +190,8 @@ fn replay_segment(
     Ok(())
 }
 
-/// Returns the requests that have not ended, each with the position of its admission and its last checkpoint, and the segments
-/// that lack records of such requests.
+/// Returns two collections. The first contains the requests that have not ended, each with its last checkpoint and the position
+/// of its admission. The second contains the segments in which records of such requests are missing.
 fn find_unsettled(
     folder: &JournalFolder,
     contents: &JournalContents,
@@ -279,9 +279,9 @@ fn read_records(
     }
 }
 
-/// Whether an invalid frame is the last write before a crash, which the crash cut off. Then only zeros follow the first zero
-/// byte of the payload. A payload contains no zero bytes ([`crate::domain::ledger::journaled`]). If complete frames followed,
-/// there would be other bytes after the zeros.
+/// Whether an invalid frame is the last write, which a crash interrupted. In such a frame, only zeros follow the first zero byte
+/// of the payload. A payload contains no zero bytes ([`crate::domain::ledger::journaled`]). If complete frames follow the invalid
+/// frame, there are other bytes after the zeros.
 fn is_torn(file: &File, at: u64, claimed: u64) -> io::Result<bool> {
     let payload = at.saturating_add(frame::HEAD as u64);
     match frame::first_zero(file, payload, at.saturating_add(claimed))? {
@@ -394,8 +394,8 @@ impl JournalEngine {
     }
 }
 
-/// The missing steps that have been found at a start so far. A request whose settlement may be one of them must not be charged
-/// twice. Segments are reported in order.
+/// The steps that a start has found to be missing so far. A request whose settlement may be one of these steps must not be
+/// charged twice. The caller must report the segments in order.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     /// The position of the last damage found; `None` if none was found.
@@ -412,8 +412,8 @@ impl Gaps {
         self.damage = Some(at);
     }
 
-    /// Records that a step was found at this position. Numbers that were skipped since the account's previous step are missing if
-    /// damage was found in between.
+    /// Records that a step was found at this position. If damage was found since the account's previous step, the step numbers
+    /// between the two steps are recorded as missing.
     pub(super) fn on_step(&mut self, account: &str, seq: u64, at: Position) {
         let (before, stood) = self.last.get(account).copied().unwrap_or((0, Position::START));
         if let Some(damage) = self.damage.filter(|damage| *damage > stood)
@@ -436,7 +436,7 @@ impl Gaps {
     }
 
     /// Returns the number of a missing step that may be the settlement of a request admitted at this position; `None` if there is
-    /// none. Each number is returned once. The caller must call it once for each request, in the order of their admissions.
+    /// none. Each number is returned once. Call this method once for each request, in the order of the admissions.
     pub(super) fn missing_settlement(&mut self, account: &str, admitted: Position) -> Option<u64> {
         let mut missing = self.missing.get_mut(account)?.iter_mut();
         missing.find_map(|(steps, damage)| (*damage > admitted).then(|| steps.next()).flatten())

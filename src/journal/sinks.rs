@@ -19,7 +19,7 @@ use crate::{
 const SHORT_PERCENT: u64 = 5;
 
 impl Journal {
-    /// Sets a sink's position: the sink has all rows with lower numbers. The position of a sink that has lost rows can go back.
+    /// Sets a sink's position: the sink has all rows with lower numbers. If the sink has lost rows, its position can decrease.
     pub(crate) fn set_sink_position(&self, sink: &str, number: u64) {
         if let Some(holder) = self.engine.lock().contents.retainers.get_mut(sink) {
             holder.passed = Position::from_number(number);
@@ -33,8 +33,8 @@ impl Journal {
         holder.map_or(0, |holder| holder.passed.number())
     }
 
-    /// Returns the number of rows that were removed since the start although an optional sink lacked them, because the disk was
-    /// nearly full.
+    /// Returns the number of rows that were removed since the start before this optional sink had read them. Such rows are
+    /// removed only if the disk is nearly full.
     pub(crate) fn sink_dropped_rows(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
         state.contents.retainers.get(sink).map_or(0, |holder| holder.dropped)
@@ -67,7 +67,7 @@ impl JournalEngine {
         free.is_ok_and(|percent| percent < SHORT_PERCENT)
     }
 
-    /// Counts the rows of segments that are about to be removed, for each sink that lacks them.
+    /// Counts, for each sink, the rows that the sink lacks in segments that are about to be removed.
     pub(super) fn count_dropped(self: &Arc<Self>, numbers: &[u64]) {
         for number in numbers {
             let last = {
@@ -123,7 +123,7 @@ pub struct NumberedRow {
     pub row: Row,
 }
 
-/// Reads rows in the order of their numbers. It blocks on the disk, rarely for long.
+/// Reads rows in the order of their numbers. Reading blocks on the disk, but usually only briefly.
 pub(crate) struct RowReader(JournalRecordReader);
 
 impl RowReader {
@@ -193,11 +193,11 @@ impl Journal {
         let _ = synced.wait_for(|synced| synced.decided_end().number() > number).await;
     }
 
-    /// Makes the number of every new row at least `number`. A sink may have rows that this journal has lost, and would take
-    /// new rows with the same numbers for those. Returns whether new rows would otherwise have got lower numbers.
+    /// Ensures that every new row has a number of at least `number`. A sink may have rows that this journal has lost. If new rows
+    /// had the numbers of lost rows, the sink would confuse them. Returns whether the row numbers had to be raised.
     ///
     /// # Errors
-    /// There is no room for a new segment. Then nothing has changed.
+    /// There is no room for a new segment. After this error, the row numbers are unchanged.
     pub(crate) fn raise_numbers(&self, number: u64) -> Result<bool, JournalError> {
         let least = Position::from_number(number);
         let mut state = self.engine.lock();
@@ -214,11 +214,12 @@ impl Journal {
 }
 
 impl Journal {
-    /// Returns the hours whose counters have grown since the last call, each with all its counters, and the position of the last
-    /// row in them. After a start, every hour has grown.
+    /// Returns the hours whose counters have grown since the last call, each with all its counters. Also returns the position of
+    /// the last row that the counters include. The first call after a start returns every hour.
     ///
-    /// Pass the position to [`Journal::wait_until_synced`] before publishing the hours, and to [`Journal::mark_published`] after
-    /// it. Publish them even after [`crate::journal::JournalError::NotDurable`], because settlements are sent then, too.
+    /// Before publishing the hours, pass the position to [`Journal::wait_until_synced`]. After publishing them, pass it to
+    /// [`Journal::mark_published`]. Publish the hours even after [`crate::journal::JournalError::NotDurable`], because
+    /// settlements are also sent after that error.
     pub(crate) fn take_changed_shares(&self) -> (Vec<NodeHourCounters>, Position) {
         let mut state = self.engine.lock();
         let tallies = &mut state.contents.hourly_counts;
@@ -235,8 +236,8 @@ impl Journal {
         self.engine.lock().contents.hourly_counts.mark_changed(hours);
     }
 
-    /// Marks all rows up to a position from [`Journal::take_changed_shares`] as published, including those of all earlier calls.
-    /// Segments with unpublished rows are retained, because hours would be incomplete after a start without them.
+    /// Marks all rows up to a position from [`Journal::take_changed_shares`] as published. These include the rows of all earlier
+    /// calls. Segments with unpublished rows are retained, because a later start needs them to count the hours completely.
     pub(crate) fn mark_published(&self, position: Position) {
         let mut state = self.engine.lock();
         let told = &mut state.contents.published;

@@ -38,8 +38,8 @@ impl Journal {
         self.engine.lock().contents.accounts.unacknowledged_count(account)
     }
 
-    /// Returns the number of an account's steps that the store has not acknowledged; `None` if something waits for one of them.
-    /// Nothing waits for the settlements of requests that were admitted from leases.
+    /// Returns the number of an account's steps that the store has not acknowledged; `None` if one of these steps must not be
+    /// delayed, because something waits for it. Nothing waits for the settlements of requests that were admitted from leases.
     pub(crate) fn patient_steps(&self, account: &str) -> Option<usize> {
         let state = self.engine.lock();
         let accounts = &state.contents.accounts;
@@ -49,14 +49,15 @@ impl Journal {
     }
 
     /// Returns the same as [`Journal::unsent`] if the steps are still in memory; otherwise `None`, and [`Journal::unsent`] must
-    /// read them. A step stays in memory until it is returned here.
+    /// read them. A step stays in memory until this method returns it.
     pub(crate) fn unsent_in_memory(&self, account: &str, max: usize) -> Option<UnsentSteps> {
         let synced = *self.engine.synced.borrow();
         self.engine.lock().contents.accounts.take_cached(account, max, &synced)
     }
 
     /// Returns up to `max` steps of an account that are on disk and that the store has not acknowledged. Only steps on disk are
-    /// sent, because the store must never have more than the journal has after a power cut. Blocks on the disk, rarely for long.
+    /// sent, because a power cut must not remove a step from the journal that the store already has. Reading blocks on the disk,
+    /// but usually only briefly.
     ///
     /// # Errors
     /// A segment cannot be read. Another attempt may succeed.

@@ -1,7 +1,7 @@
 //! The thread that syncs records to disk in groups, and creates and removes segments.
 //!
 //! A segment is retained until the store has acknowledged all its steps, the stability record and the sinks have its rows, and it
-//! is old enough. If the clock jumps ahead, only the segments of one day are removed at a time.
+//! is old enough. If the system clock jumps forward, segments are still removed only one day at a time.
 
 use std::{
     fs::File,
@@ -25,7 +25,7 @@ use crate::{
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// The interval between two checks that the folder is in place, while there may be something to do.
 const FOLDER_CHECK: Duration = Duration::from_millis(250);
-/// The interval of housekeeping and of folder checks while nothing is recorded. Both are still necessary then, because
+/// The interval of housekeeping and of folder checks while nothing is recorded. Both are necessary even during that time, because
 /// segments become old and disks become full.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -150,8 +150,8 @@ pub(super) fn housekeep(engine: &Arc<JournalEngine>, acknowledged: &mut Option<P
     engine.remove_old(clock::unix_millis());
 }
 
-/// After a failure of the disk, continues in a new segment as soon as that has been synced. Until then no further segment is
-/// created.
+/// After a failure of the disk, continues in a new segment as soon as that segment has been synced. Until that succeeds, no
+/// further segment is created.
 fn recover(engine: &JournalEngine) {
     let (number, file) = {
         let mut state = engine.lock();
@@ -190,7 +190,7 @@ fn recover(engine: &JournalEngine) {
     tracing::warn!("the journal's disk works again: the journal continues in a new segment");
 }
 
-/// The file with the progress of the removal.
+/// The file that stores the progress of removing old segments.
 const RETENTION: &str = "retention";
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -236,8 +236,8 @@ impl JournalEngine {
         }
     }
 
-    /// Advances the progress of the removal. It is written to disk first, so that a later start does not remove another day on
-    /// the same day.
+    /// Advances the progress of removing old segments. Writes the progress to disk before segments are removed. Otherwise, a
+    /// restart on the same day would remove the segments of a further day.
     fn advance_retention(&self, now_ms: i64) {
         let keep_days = i64::try_from(self.settings.keep.as_secs()).unwrap_or(i64::MAX) / (DAY_MS / 1000);
         let (before, after) = {

@@ -1,7 +1,7 @@
 //! The end of the journal: the current segment, the spare segments, and the room that is reserved in them.
 //!
-//! Reserved room can always be used. A frame never spans two segments, so in each segment room for one frame of the maximum size
-//! is not offered for reservations.
+//! Reserved room can always be used. A frame never spans two segments. Therefore, in each segment, the room for one frame of the
+//! maximum size cannot be reserved.
 
 use std::{
     collections::VecDeque,
@@ -55,7 +55,7 @@ pub(super) struct JournalTail {
     broken: bool,
     /// The path of the folder or the current segment, if it was removed or replaced. If so, no room is reserved until it is back.
     missing: Option<PathBuf>,
-    /// Whether the thread sleeps and does not check the folder, so that each reservation checks it.
+    /// Whether the journal's thread sleeps and does not check the folder. If so, each reservation checks the folder.
     idle: bool,
     /// Whether a write to the current segment has failed, at an unknown offset. If so, the next frame is written to another
     /// segment.
@@ -99,7 +99,7 @@ impl JournalTail {
         self.update_open();
     }
 
-    /// Whether the disk has failed and no new segment has worked since.
+    /// Whether the disk has failed, and no new segment has been written successfully since.
     pub(super) fn is_broken(&self) -> bool {
         self.broken
     }
@@ -115,7 +115,7 @@ impl JournalTail {
         self.update_open();
     }
 
-    /// Whether the thread sleeps and does not check the folder.
+    /// Whether the journal's thread sleeps and does not check the folder.
     pub(super) fn is_idle(&self) -> bool {
         self.idle
     }
@@ -157,7 +157,7 @@ impl JournalTail {
         left.saturating_sub(self.frame_max)
     }
 
-    /// Continues in a segment with at least the number `least`. Reservations stay valid. Returns whether the current segment
+    /// Continues in a segment whose number is at least `least`. Reservations stay valid. Returns whether the current segment
     /// changed.
     pub(super) fn skip_to(&mut self, least: u64, folder: &JournalFolder) -> Result<bool, JournalUnavailable> {
         if self.current.number >= least {
@@ -207,8 +207,8 @@ impl JournalTail {
         (!self.free.has_room(bytes)).then(|| JournalUnavailable::Full(reason.clone()))
     }
 
-    /// Creates a segment before it is needed. After a lack of room, it tries again, so that the journal works again without
-    /// waiting for a request.
+    /// Creates a segment before it is needed. If an earlier attempt failed for lack of room, tries again, so that the journal
+    /// recovers even if no request arrives.
     pub(super) fn prepare_ahead(&mut self, folder: &JournalFolder) {
         let half_full = self.current.at > self.segment_bytes / 2;
         if (self.spare.is_empty() && half_full)
@@ -296,7 +296,7 @@ impl JournalTail {
         Ok(())
     }
 
-    /// Returns the next segment, which is created if necessary, to test whether the disk works again.
+    /// Returns the next segment, and creates it if necessary. The caller writes to it to test whether the disk works again.
     pub(super) fn next_segment(&mut self, folder: &JournalFolder) -> Result<(u64, Arc<File>), JournalUnavailable> {
         if self.spare.is_empty() {
             self.prepare(folder)?;
@@ -305,7 +305,8 @@ impl JournalTail {
         Ok((next.number, Arc::clone(&next.file)))
     }
 
-    /// Ends the state of a failed disk, because segment `number` has been synced. Writing continues in that segment or after it.
+    /// Records that the disk works again, because segment `number` has been synced. Writing continues in that segment or a later
+    /// one.
     pub(super) fn recover(&mut self, number: u64, folder: &JournalFolder) -> io::Result<()> {
         if self.current.number < number {
             self.roll(folder)?;

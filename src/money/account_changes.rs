@@ -16,7 +16,7 @@ use crate::{
     store::ledger::LedgerStore,
 };
 
-/// The maximum time for which the operator's response waits until the store has applied a change that is in the journal.
+/// The maximum time that the response to an operator is delayed until the store has applied a change that is in the journal.
 pub(crate) const APPLIED_WAIT: Duration = Duration::from_secs(2);
 
 /// The service that records operators' changes on disk, and makes sure that the store gets them.
@@ -27,7 +27,8 @@ pub(crate) trait AccountChanges: Send + Sync {
     /// does not undo the step.
     async fn submit(&self, account: &str, change: AccountChange) -> Result<Submitted, AccountChangeError>;
 
-    /// Writes the account's new record to the journal and syncs it to disk. This node stops admitting by the old record at once.
+    /// Writes the account's new record to the journal and syncs it to disk. This node immediately stops admitting requests under
+    /// the old record.
     async fn account_changed(&self, account: &str, record: &AccountRecord) -> Result<(), AccountChangeError>;
 
     /// Writes the key's new record to the journal and syncs it to disk.
@@ -62,8 +63,8 @@ pub(crate) struct JournaledChanges {
 }
 
 impl JournaledChanges {
-    /// Creates the service. It writes to `journal`, whose steps the settlement sends to `ledger`. `billing` respects a change at
-    /// once, even while the store is unreachable.
+    /// Creates the service. The service writes changes to `journal`, and the settlement sends the journal's steps to `ledger`.
+    /// `billing` applies each change immediately, even while the store is unreachable.
     pub(crate) fn new(journal: Arc<Journal>, ledger: Arc<dyn LedgerStore>, billing: Billing) -> Self {
         Self {
             journal,
@@ -174,7 +175,7 @@ pub(crate) mod direct {
         node: NodeId,
         last: tokio::sync::Mutex<HashMap<String, u64>>,
         journal: Mutex<Vec<Record>>,
-        /// The fault that the next calls get; `None` for no fault.
+        /// The fault to inject into the next calls; `None` for no fault.
         fault: Mutex<Option<InjectedFault>>,
     }
 

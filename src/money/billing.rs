@@ -91,8 +91,8 @@ impl std::fmt::Debug for Billing {
 
 impl Billing {
     /// Creates the service with a ledger and this node's journal. If a key's record may have changed, it is read again from
-    /// `keys`. While the ledger is unreachable, requests are admitted within `grace`. Keys with many requests get leases within
-    /// `leases`; `None` disables leases.
+    /// `keys`. While the ledger is unreachable, requests are admitted up to the limits in `grace`. Keys with many requests get
+    /// leases, up to the limits in `leases`; `None` disables leases.
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         journal: Arc<Journal>,
@@ -105,7 +105,8 @@ impl Billing {
         }
     }
 
-    /// Admits a request by this record of its key: with [`Billing::try_admit_now`], or otherwise with one call to the ledger.
+    /// Tries to admit a request based on this record of its key. Uses [`Billing::try_admit_now`] and, if that cannot decide, one
+    /// call to the ledger.
     async fn try_admit(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> Result<Bill, NotAdmitted> {
         match self.try_admit_now(key, request) {
             FirstStep::Answered(answer) => answer,
@@ -113,8 +114,8 @@ impl Billing {
         }
     }
 
-    /// Tries to admit a request by this record of its key without waiting: from the key's lease, or from a ledger that can answer
-    /// at once. The admission is recorded in the journal before this returns.
+    /// Tries to admit a request without waiting, based on this record of its key: from the key's lease, or from a ledger that can
+    /// answer at once. Before this method returns, it records the admission in the journal.
     fn try_admit_now(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> FirstStep {
         let engine = &self.engine;
         let Ok(reservation) = engine.journal.reserve(REQUEST_BYTES) else {
@@ -252,7 +253,7 @@ impl Billing {
         }
     }
 
-    /// Records a refused request in its key's rate on this node. It uses as much of the rate as a served request.
+    /// Records a refused request in its key's rate on this node. A refused request uses as much of the rate as a served one.
     pub(crate) fn count_refused(&self, key: &KeyRecord) {
         self.engine.grace.count_refused(key);
     }
@@ -266,8 +267,8 @@ impl Billing {
             .unwrap_or_default()
     }
 
-    /// Returns the denial of the queue that a request of this key must join because other requests already wait; `None` if none
-    /// waits.
+    /// If other requests already wait in a queue that a request of this key must join, returns the last denial in that queue.
+    /// Otherwise, returns `None`.
     fn queue_denial(&self, key: &KeyRecord) -> Option<Denial> {
         self.engine.queues.blocking_denial(&key.account, &key.id)
     }
@@ -284,7 +285,7 @@ impl Billing {
     }
 }
 
-/// Returns the row that a request has at its admission.
+/// Returns the initial row of a request, which is recorded at its admission.
 fn admission_row(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Row {
     let first = &request.route.first;
     let latency = granted.at.saturating_duration_since(request.arrived);
@@ -322,7 +323,7 @@ fn admission_row(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: Na
 }
 
 impl BillingEngine {
-    /// Writes a checkpoint whenever requests have consumed something and one is due. Never returns.
+    /// Writes a checkpoint whenever a checkpoint is due and requests have consumed something. Never returns.
     async fn keep_checkpoints(&self) {
         loop {
             let due = self.running.next_checkpoint().await;
@@ -374,11 +375,12 @@ impl BillingEngine {
     }
 }
 
-/// The interval at which the node looks for due calls if it has leases. Without leases, it only looks for keys that can be
-/// removed.
+/// The interval at which the node checks for due calls if it has leases. Without leases, the node only checks for keys that can
+/// be removed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOK_EVERY_WITHOUT: Duration = Duration::from_secs(2);
-/// Maximum number of concurrent calls when the process ends. `GIVEN_BACK_WITHIN` is the timeout for all of them together.
+/// Maximum number of concurrent calls that return leases when the process ends. `GIVEN_BACK_WITHIN` is the timeout for all of
+/// these calls together.
 const AT_ONCE: usize = 16;
 const GIVEN_BACK_WITHIN: Duration = Duration::from_millis(500);
 
@@ -403,7 +405,7 @@ impl BillingEngine {
         })
     }
 
-    /// Requests and renews leases until `shutdown` becomes true, then gives them back.
+    /// Requests and renews leases until `shutdown` becomes true, and then returns the leases to the store.
     async fn keep_leases(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
         if !self.leases.is_enabled() {
             return;

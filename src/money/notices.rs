@@ -1,8 +1,9 @@
 //! Sends notices before a quota or balance runs out. A task takes the notices from the ledger, logs each notice, sends it to the
 //! webhook, and then lets the ledger delete it.
 //!
-//! A notice is sent at least once. It stays in the ledger if it cannot be sent, if its delivery is not confirmed, or if its node
-//! ends; any node takes it again after a pause. Each process that takes a notice logs it once, so it is logged at least once.
+//! A notice is sent at least once. A notice stays in the ledger if it cannot be sent, if its delivery is not confirmed, or if the
+//! node that sends it ends. After a pause, any node can take the notice again. Each process that takes a notice logs it once, so
+//! every notice is logged at least once.
 
 #[cfg(test)]
 mod tests;
@@ -45,13 +46,15 @@ use crate::{
 
 /// The minimum interval between two calls to the ledger for one account's notices, however often the account is charged.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The interval at which the notices of all accounts are queried. The query finds notices of nodes that never come back.
+/// The interval at which the notices of all accounts are queried. The query finds the notices of nodes that have ended and are
+/// never restarted.
 const ROUND: Duration = Duration::from_secs(600);
 /// The pause after a query that failed.
 const ROUND_AGAIN: Duration = Duration::from_secs(10);
 /// Maximum number of accounts whose notices are queried at the same time.
 const AT_ONCE: usize = 8;
-/// Maximum number of stored accounts that were charged, and of those to be queried again later. The next round finds the others.
+/// Maximum number of charged accounts that are stored, and maximum number of accounts that are stored to be queried again later.
+/// Further accounts are found in the next round.
 const REMEMBERED_MAX: usize = 10_000;
 /// Maximum number of ids of logged notices that are stored. Beyond that, a notice may be logged twice.
 const LOGGED_MAX: usize = 10_000;
@@ -212,8 +215,9 @@ impl Notifier {
         Ok(rest.map(Duration::from_millis))
     }
 
-    /// Whether to send a notice at this threshold. The key's own list decides; if there is none, the account's list; if there is
-    /// none either, the configuration's. If the store cannot be read, the notice is sent: once too often is better than never.
+    /// Whether to send a notice at this threshold. The key's own list of thresholds decides. If the key has no list, the
+    /// account's list decides. If the account has none either, the configuration's list decides. If the store cannot be read, the
+    /// notice is sent, because an unwanted notice is better than a missing one.
     async fn should_notify(&self, account: &str, key: &KeyId, percent: u8) -> bool {
         let of_key = match self.keys.by_id(key).await {
             Ok(view) => view.and_then(|view| view.record.terms.notify),
@@ -383,7 +387,7 @@ impl Webhook {
     /// Checks that a secret can be used for signing.
     ///
     /// # Errors
-    /// Says what is wrong with the secret, without repeating it.
+    /// Returns a description of the fault. The description does not contain the secret.
     pub(crate) fn check(secret: &Secret) -> Result<(), String> {
         WebhookSigner::new(secret).map(drop)
     }

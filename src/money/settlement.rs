@@ -1,4 +1,4 @@
-//! Settlement: sends the journal's steps to the store. Each step is sent once and in order, even across outages of the store.
+//! Settlement: sends the journal's steps to the store. The store applies each step once and in order, even across outages.
 //!
 //! Each account with unacknowledged steps has one task that sends them in order. If the store is unreachable, the steps are sent
 //! later. If the store may have lost acknowledged writes ([`LedgerStore::epochs`]), the settlement reads the watermark of every
@@ -66,7 +66,7 @@ enum FinishedTask {
     Healed,
 }
 
-/// The reason why an account must be checked again; `None` if it need not be.
+/// The reason why an account must be checked again; `None` if no check is necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Recheck {
     None,

@@ -88,8 +88,8 @@ impl ProtocolPair {
         }
     }
 
-    /// Sets where a `chat/completions` provider has its reasoning. `word` is the value of the corresponding setting in `[chat]`
-    /// of a provider's file. Returns `None` if the value is not valid.
+    /// Sets the place in which a `chat/completions` provider returns its reasoning. `word` is the value of the corresponding
+    /// setting in `[chat]` of a provider's file. Returns `None` if the value is not valid.
     #[must_use]
     pub fn with_chat_reasoning(mut self, word: &str) -> Option<Self> {
         let word: StrDeserializer<'_, Error> = word.into_deserializer();

@@ -43,7 +43,8 @@ pub(crate) struct UsageKey<'a> {
     pub turns: ConversationTurns,
 }
 
-/// Finds the values for a kind of request. It is created once per request, so that the kind's names are hashed once.
+/// A handle for the stored values of a kind of request. It is created once per request, so that the names in the kind are hashed
+/// only once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UsageHandle {
     of_key: u64,
@@ -111,7 +112,8 @@ impl LearnedUsage {
     }
 
     /// Learns from a request with a complete usage report. `input_scanned` and `output_observed` are the estimates before
-    /// correction. Reasoning counts for the typical output, but not for the factor, because it is not in the observed text.
+    /// correction. Reasoning is included in the typical output, but not in the factor, because the observed text does not contain
+    /// reasoning.
     pub(crate) fn learn(&self, kind: &UsageHandle, reported: &Usage, input_scanned: u64, output_observed: u64) {
         let new = self.new_tokens(kind);
         let output = reported.output_total();

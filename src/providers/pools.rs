@@ -264,8 +264,8 @@ impl Pool {
     }
 }
 
-/// A circuit that requests share. Clones are the same circuit. A request needs a permit of the circuit, which is returned however
-/// the request ends.
+/// A circuit that requests share. Clones are the same circuit. A request needs a permit of the circuit. The permit is returned
+/// regardless of how the request ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breaker(Arc<Mutex<Circuit>>);
 

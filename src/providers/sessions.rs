@@ -1,6 +1,6 @@
-//! Records state at providers: the account that owns the state, and the provider and credential that serve it. This node has the
-//! records for its own answers in memory at once. For other nodes, they are written to the store while the answer passes.
-//! Requests never wait for such a write, but the end of an answer does.
+//! Records state at providers: the account that owns the state, and the provider and credential that serve it. This node
+//! immediately has the records for its own answers in memory. For other nodes, it writes the records to the store while it relays
+//! the answer. Requests never wait for such a write, but the end of an answer waits for the writes of that answer.
 
 #[cfg(test)]
 mod tests;
@@ -135,9 +135,9 @@ impl StateRegistry {
         }
     }
 
-    /// Returns a future that completes when these records are written, so that every node has them even if this one ends. The
-    /// future completes after `timeout` at the latest, and at once while writes fail. Returns `None` if all records are already
-    /// written, or if writes fail.
+    /// Returns a future that completes when these records are written. From that point, every node can read the records, even if
+    /// this node ends. The future completes after `timeout` at the latest, and earlier if a write fails. Returns `None` if all
+    /// records are already written, or if writes fail.
     pub(crate) fn written(&self, names: PendingWrites, timeout: Duration) -> Option<WriteCompletion> {
         let rest = names.completion().filter(|_| !*self.fails.borrow())?;
         let mut fails = self.fails.clone();
@@ -161,8 +161,8 @@ impl StateRegistry {
 pub(crate) struct FoundStates {
     /// The provider and credential that serve each state, in the order of the requested states; `None` for an unknown state.
     pub served_by: Vec<Option<ServedBy>>,
-    /// Whether the result is complete. False if the store was needed and did not answer; then an entry can be `None` although the
-    /// state is known.
+    /// Whether the result is complete. False if the store was needed and did not answer. In that case, an entry can be `None`
+    /// although the store has a record of the state.
     pub is_whole: bool,
 }
 
@@ -172,7 +172,8 @@ impl std::fmt::Debug for StateRegistry {
     }
 }
 
-/// Exists until a record has been written, or will never be written.
+/// A token for one record. It is dropped when the record has been written, or when it is certain that the record will never be
+/// written.
 #[derive(Clone, Debug)]
 struct Receipt {
     _sender: Arc<oneshot::Sender<Infallible>>,

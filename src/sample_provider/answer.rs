@@ -355,7 +355,8 @@ fn forced_choice(protocol: UpstreamProtocol, body: &Value) -> Option<(bool, Opti
     }
 }
 
-/// Like [`forced_choice`], for a `tool_choice` that is a keyword, or an object with a function's name at the JSON pointer `name`.
+/// Does the same as [`forced_choice`] for a `tool_choice` that is a keyword, or an object with a function's name at the JSON
+/// pointer `name`.
 fn word_or_function<'b>(body: &'b Value, name: &str) -> Option<(bool, Option<&'b str>)> {
     match body.get("tool_choice") {
         Some(Value::String(choice)) if choice == "none" => None,
@@ -371,7 +372,7 @@ fn word_or_function<'b>(body: &'b Value, name: &str) -> Option<(bool, Option<&'b
 /// A placeholder for the signature of thinking and for encrypted reasoning, in base64 as clients expect it.
 pub(super) const SIGNATURE: &str = "c2FtcGxlLXByb3ZpZGVyIHNpZ25hdHVyZSwgbm90IGEgc2VjcmV0";
 
-/// Everything that determines how an answer is rendered.
+/// All data that determines how an answer is rendered.
 #[derive(Debug)]
 pub(super) struct SampleReply<'a> {
     /// The unique part of every id in the body.
@@ -449,13 +450,13 @@ impl ReportedCounts {
 /// One event of a streamed answer, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SampleFrame {
-    /// The meaning of the event for scripts.
+    /// The kind of the event, which scripts use.
     pub(super) kind: FrameKind,
     /// The bytes on the wire.
     pub(super) bytes: Bytes,
 }
 
-/// The meaning of an event for scripts, which count deltas and interrupt streams.
+/// The kind of an event. Scripts use it to count deltas and to interrupt streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
     /// The event carries a piece of content.

@@ -1,5 +1,5 @@
-//! The provider's side of the `chat/completions` protocol: bodies, chunks and errors. Requests are checked strictly: a fault that
-//! any host of this protocol would refuse is refused here. The `code` of the error names the fault.
+//! The provider's side of the `chat/completions` protocol: bodies, chunks and errors. Requests are checked strictly: a request is
+//! refused if any host of this protocol would refuse it. The `code` of the error names the fault.
 
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -131,7 +131,7 @@ const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 /// Checks the messages and the number of answers that `body` requests.
 ///
 /// # Errors
-/// Contains the first fault of the request.
+/// Returns the first fault of the request.
 pub(in crate::sample_provider) fn check_request(body: &Value, script: &SampleScript) -> Result<(), SampleRequestError> {
     if body.get("n").is_some_and(|n| !n.is_null() && n.as_u64() != Some(1)) {
         return Err(SampleRequestError::new(
@@ -174,7 +174,7 @@ fn role<'m>(message: &'m Value, place: &str) -> Result<&'m str, SampleRequestErr
     })
 }
 
-/// Removes the call from `open` that a tool message answers.
+/// Removes from `open` the call that a tool message answers.
 fn close_call(open: &mut Vec<&str>, message: &Value, place: &str) -> Result<(), SampleRequestError> {
     let id = text_at(message, "/tool_call_id").unwrap_or_default();
     let Some(position) = open.iter().position(|call| *call == id) else {
@@ -188,7 +188,7 @@ fn close_call(open: &mut Vec<&str>, message: &Value, place: &str) -> Result<(), 
     Ok(())
 }
 
-/// Checks that every call before `place` has its result.
+/// Checks that every tool call before `place` has a result.
 fn check_closed(open: &[&str], place: &str) -> Result<(), SampleRequestError> {
     let Some(id) = open.first() else { return Ok(()) };
     let message = format!(

@@ -1,8 +1,9 @@
 //! The ledger of the sample provider, which records the amounts that the provider would bill. Each line is a JSON object.
 //!
 //! A billed response has two lines: `start` with the input and `end` with the bill. Any other response has only an `end` line
-//! with zero tokens. A line is written before the bytes that it bills are sent. The bill of a run is the sum of its `end` lines.
-//! A `start` without an `end` means that the process ended during the response. The ledger never contains prompts or answers.
+//! with zero tokens. Each line is written first, and the bytes that it bills are sent afterwards. The bill of a run is the sum of
+//! its `end` lines. A `start` without an `end` means that the process ended during the response. The ledger never contains
+//! prompts or answers.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -110,7 +111,7 @@ impl SampleLedgerEntry {
         entry
     }
 
-    /// Records that an event is about to be sent. `deltas` is the number of sent deltas including this event.
+    /// Records that an event is about to be sent. `deltas` is the number of deltas sent so far, including this event.
     pub(super) fn on_send(&mut self, deltas: usize) {
         self.sent_events += 1;
         self.sent_deltas = deltas;

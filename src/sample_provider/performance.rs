@@ -38,7 +38,7 @@ pub(super) struct RawSampleRequest<'a> {
     pub(super) body: &'a [u8],
     /// The unique part of every id in the answer.
     pub(super) id: &'a str,
-    /// The id of the request in the answer's headers.
+    /// The request id that the answer's headers contain.
     pub(super) request_id: &'a str,
     /// The current time, in seconds since the Unix epoch.
     pub(super) created_at: i64,
@@ -187,7 +187,7 @@ fn error_body(protocol: UpstreamProtocol, status: u16, message: &str, request_id
     body.to_string().into()
 }
 
-/// Builds an error body in a provider's own form (docs/interface.md, Errors: provider 3).
+/// Builds an error body in a provider's own form, which the section Errors of docs/interface.md describes for provider 3.
 fn native_error(status: u16, message: &str) -> Value {
     json!({ "code": status.to_string(), "message": message, "param": null, "type": "sample_error" })
 }

@@ -13,7 +13,8 @@ use serde_json::Value;
 pub(crate) const DELTAS_MAX: usize = 100_000;
 /// The maximum of `delta_bytes`.
 pub(crate) const DELTA_BYTES_MAX: usize = 1 << 20;
-/// The maximum of `deltas` times `delta_bytes`, because an answer is rendered before it is sent.
+/// The maximum of `deltas` times `delta_bytes`. It limits the memory for an answer, which is rendered completely before it is
+/// sent.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// The maximum of `gap_ms` and `ttfb_ms`, in milliseconds.
 pub(crate) const PAUSE_MS_MAX: u64 = 600_000;
@@ -25,8 +26,9 @@ const DELTA_BYTES_DEFAULT: usize = 16;
 /// One layer of a script. A field that is `None` leaves the value of the layer below unchanged. The layers, from the lowest:
 /// flags, model name, mark in the prompt.
 ///
-/// In a model name, the words after `sample-` (at its start or after a `-`) are orders, separated by `-`: `slow`, `long`, `cut`,
-/// `stall`, `inband`, `gzip`, `html`, `nousage`, `absurd`, `zero`, `negative`, `reset`, `half`, `native`, or a status from 400 to
+/// In a model name, the words after `sample-` are orders, separated by `-`. The prefix `sample-` must be at the start of the name
+/// or follow a `-`. The orders are `slow`, `long`, `cut`, `stall`, `inband`, `gzip`, `html`, `nousage`, `absurd`, `zero`,
+/// `negative`, `reset`, `half`, `native`, or a status from 400 to
 /// 599. Other words have no effect. In a mark, the keys are the names of these fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleScript {
@@ -42,12 +44,12 @@ pub struct SampleScript {
     pub status: Option<u16>,
     /// The value of the `retry-after` header in seconds, in any protocol.
     pub retry_after: Option<u32>,
-    /// The number of deltas after which a stream breaks off. With any number, a non-streaming body breaks off halfway.
+    /// The number of deltas after which a stream breaks off. If this field is set, a non-streaming body breaks off halfway.
     pub cut_after: Option<usize>,
-    /// The number of deltas after which a stream stalls: it sends nothing more, but its connection stays open. With any number, a
-    /// non-streaming body stalls halfway.
+    /// The number of deltas after which a stream stalls: it sends nothing more, but its connection stays open. If this field is
+    /// set, a non-streaming body stalls halfway.
     pub stall_after: Option<usize>,
-    /// The number of deltas after which a stream sends an error of the protocol and ends properly. With any number, a
+    /// The number of deltas after which a stream sends an error of the protocol and ends properly. If this field is set, a
     /// non-streaming body is an error with status 200.
     pub in_band_error_after: Option<usize>,
     /// The style in which usage is reported.
@@ -73,16 +75,18 @@ pub struct SampleScript {
     pub prompt_cache: Option<bool>,
     /// Whether the answer contains visible thinking, regardless of the request.
     pub thinking: Option<bool>,
-    /// Whether system messages after the first message are accepted (`chat/completions`), which is the default.
+    /// Whether system messages after the first message are accepted (`chat/completions`). They are accepted by default.
     pub system_inside: Option<bool>,
-    /// The name of the tool that the answer calls if the request offers the tool and its last message is not a tool result. Otherwise
+    /// The name of the tool that the answer calls if the request offers the tool and its last message is not a tool result.
+    /// Otherwise
     /// the answer is text.
     pub tool: Option<String>,
     /// The input for the called tool, as JSON: an object, or a string for a tool that takes free text.
     pub tool_input: Option<Value>,
     /// The model that the answer reports as its advisor (Messages). Only `usage.iterations` contains the advisor's tokens.
     pub advisor: Option<String>,
-    /// The model that the answer reports as the fallback for the requested model, which declined at once (Messages).
+    /// The model that the answer reports as the fallback (Messages). The answer reports that the requested model declined at
+    /// once.
     pub fallback: Option<String>,
 }
 
@@ -106,7 +110,7 @@ pub enum UsageStyle {
 pub enum BodyEncoding {
     /// The body is not coded.
     Identity,
-    /// The body is coded with gzip, flushed after each event.
+    /// The body is compressed with gzip. The encoder is flushed after each event.
     Gzip,
 }
 
@@ -385,7 +389,7 @@ fn tool_input(value: &str) -> Result<Value, ScriptError> {
         })
 }
 
-/// An error in a script. A request with such a script gets a 400.
+/// An error in a script. A request with such a script gets the status 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// A mark contains an unknown key. Contains the key.

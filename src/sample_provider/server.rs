@@ -52,14 +52,15 @@ const CONNECTIONS_MAX: usize = 65_536;
 const HEADER_READ_MAX: Duration = Duration::from_secs(300);
 /// The maximum time that the shutdown waits for running responses to end.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
-/// The pause after a failed accept, for example because the system has no free file descriptors.
+/// The pause after an accept fails, for example because the system has no free file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// The maximum size in bytes of a body that is parsed and counted on a thread of the runtime. A larger body is processed on a
 /// blocking thread.
 const BODY_INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// Serves requests on `listener` (HTTP/1.1, and HTTP/2 with prior knowledge) until `shutdown` completes. Running responses then
-/// have one second to end. Uses no global state, so several servers can run in one process. Fails if the ledger cannot be opened.
+/// Serves requests on `listener` (HTTP/1.1, and HTTP/2 with prior knowledge) until `shutdown` completes. After that, running
+/// responses have one second to end. Uses no global state, so several servers can run in one process. Fails if the ledger cannot
+/// be opened.
 pub(crate) async fn serve(
     listener: TcpListener,
     settings: SampleSettings,
@@ -311,7 +312,7 @@ fn fill_headers(
     }
 }
 
-/// The maximum number of cached answers. Further answers are rendered each time.
+/// The maximum number of cached answers. Further answers are rendered for each request.
 const RENDERED_MAX: usize = 64;
 
 /// The key of a rendered answer: everything that determines its bytes.
@@ -400,7 +401,7 @@ pub(super) fn reuse_key(
     })
 }
 
-/// Returns whether a request of `chat/completions` has no fault. A faulty request must not get a reused answer.
+/// Returns whether a request of `chat/completions` is valid. An invalid request must not get a reused answer.
 fn is_accepted(body: &[u8], settings: &SampleSettings) -> bool {
     serde_json::from_slice::<Value>(body).is_ok_and(|body| check_request(&body, &settings.script).is_ok())
 }

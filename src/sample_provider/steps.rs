@@ -18,7 +18,7 @@ pub(super) enum ReplyStep {
     Send {
         /// The bytes on the wire.
         bytes: Bytes,
-        /// The number of deltas sent, including this step.
+        /// The number of deltas sent so far, including this step.
         deltas: usize,
     },
     /// Write the `end` line of the ledger. `deltas` deltas were generated, and the response ended with `ending`.
@@ -61,7 +61,7 @@ impl SampleEnding {
     }
 }
 
-/// An interruption of a stream, which a script demands after a number of deltas.
+/// An interruption that a script demands after a number of deltas of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
     Cut,
@@ -69,7 +69,8 @@ enum Interruption {
     InBandError,
 }
 
-/// Returns the steps of a stream with the events `frames`. `in_band_error` renders an error from the number of events before it.
+/// Returns the steps of a stream with the events `frames`. `in_band_error` renders an in-band error. Its argument is the number
+/// of events before the error.
 pub(super) fn stream_steps(
     frames: &[SampleFrame],
     script: &SampleScript,
@@ -137,8 +138,8 @@ pub(super) fn body_steps(body: &Bytes, deltas: usize, ending: SampleEnding, scri
     steps.done()
 }
 
-/// Returns the declared length of a non-streaming response in bytes, which is the length of the complete body, even if less is
-/// sent. `None` for a clean break, which must look like the proper end of a body.
+/// Returns the declared length of a non-streaming response in bytes. It is the length of the complete body, even if less is sent.
+/// `None` if the script demands a clean break, because such a break must look like the proper end of a body.
 pub(super) fn announced_length(body: &Bytes, script: &SampleScript) -> Option<u64> {
     if script.cut_after.is_some() && script.close() == CutStyle::Clean {
         return None;
@@ -146,8 +147,8 @@ pub(super) fn announced_length(body: &Bytes, script: &SampleScript) -> Option<u6
     u64::try_from(StepBuilder::new(script, 0).encoded(body).len()).ok()
 }
 
-/// Returns the first interruption, with the number of deltas before it. After the same number of deltas, a break has precedence
-/// over a stall, and a stall over an error.
+/// Returns the first interruption, with the number of deltas before it. If several interruptions have the same number of deltas,
+/// a break has precedence over a stall, and a stall has precedence over an error.
 fn first_interruption(script: &SampleScript) -> Option<(usize, Interruption)> {
     let orders = [
         (script.cut_after, Interruption::Cut),

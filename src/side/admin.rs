@@ -57,7 +57,7 @@ const CLIENT_WAITS: ClientWaits = ClientWaits {
     answer: BACKUP_WAIT,
 };
 
-/// Serves the admin API on a Unix socket until `shutdown` turns true. Calls that are running then can finish.
+/// Serves the admin API on a Unix socket until `shutdown` turns true. Running calls can still finish after that.
 pub(crate) async fn serve_unix(listener: UnixListener, state: Admin, mut shutdown: watch::Receiver<bool>) {
     let router = router(state);
     let slots = ConnectionSlots::new(CONNECTIONS_MAX);
@@ -90,8 +90,8 @@ pub(crate) async fn serve_unix(listener: UnixListener, state: Admin, mut shutdow
     }
 }
 
-/// Serves one connection, at most for the maximum lifetime. Errors of the connection are ignored, because the client notices
-/// them.
+/// Serves one connection until it ends, or until its maximum lifetime is over. Errors of the connection are ignored, because the
+/// client notices them.
 async fn serve_connection<S>(stream: S, slot: ConnectionSlot, peer: AdminPeer, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

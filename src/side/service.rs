@@ -73,7 +73,7 @@ pub(crate) enum BoundAddress {
 /// A function that serves the connections of a Unix socket until the receiver turns true.
 pub(crate) type UnixServe = Box<dyn Fn(UnixListener, watch::Receiver<bool>) -> ServeFuture + Send + Sync>;
 
-/// A function that serves one connection of a TCP listener until it ends.
+/// A function that serves one connection of a TCP listener until the connection ends.
 pub(crate) type TcpServe = Box<dyn Fn(Stream) -> ServeFuture + Send + Sync>;
 
 /// The future that [`UnixServe`] and [`TcpServe`] return.
@@ -118,9 +118,9 @@ impl SideService {
         Self::new(name, ServiceKind::Tcp { address, serve })
     }
 
-    /// Creates a service on a Unix socket with the mode 0660, which is passed to `serve`. The receiver gets the socket's path
-    /// once the socket is bound. `claims` contains the processes from which the path can be taken. When `claims` changes and
-    /// another process has taken the path, the path is claimed again.
+    /// Creates a service on a Unix socket with the mode 0660. The bound socket is passed to `serve`. The receiver gets the
+    /// socket's path once the socket is bound. `claims` contains the processes from which the path can be taken. When `claims`
+    /// changes and another process has taken the path, the path is claimed again.
     pub(crate) fn unix<F>(
         name: &str,
         path: PathBuf,

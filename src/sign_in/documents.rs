@@ -1,4 +1,5 @@
-//! The documents of sign-ins in the store. A change is applied only if nobody else has changed the documents in the meantime.
+//! The documents of sign-ins in the store. A change is applied only if the documents have not been changed by another call in the
+//! meantime.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::{
     },
 };
 
-/// The maximum number of attempts to apply a change. An attempt fails if someone else changes the documents between reading and
+/// The maximum number of attempts to apply a change. An attempt fails if another call changes the documents between reading and
 /// writing.
 pub(super) const CONFLICTS_MAX: usize = 8;
 
@@ -23,7 +24,7 @@ pub(super) struct SignInDocuments {
 }
 
 impl SignInDocuments {
-    /// Changes the document of a key's sign-ins and, in the same exchange, the documents in `beside`. Returns `None` if a
+    /// Changes the document of a key's sign-ins and, in the same atomic step, the documents in `beside`. Returns `None` if a
     /// document no longer has the content that `beside` expects.
     pub(super) async fn change_sign_ins<T: StepResult>(
         &self,

@@ -37,9 +37,10 @@ pub(crate) enum FillError {
     Sink(#[from] SinkError),
 }
 
-/// Copies rows of an account and day from the former log backend to `home`: those that ended before `before_ms` and that
-/// `home` lacks. Returns the number of copied rows. The caller ensures that `home` already has all rows of that time from the
-/// journals, because other rows would be duplicated. At most [`ROWS_AT_ONCE`] hashes of request ids are in memory.
+/// Copies rows of an account and day from the former log backend to `home`: those that ended before `before_ms` and that `home`
+/// lacks. Returns the number of copied rows. The caller ensures that `home` already has all rows from the journals that ended
+/// before `before_ms`. Otherwise the journals would add some rows a second time. At most [`ROWS_AT_ONCE`] hashes of request ids
+/// are in memory.
 pub(crate) async fn fill(
     home: &dyn FedLogBackend,
     former: &dyn LogBackend,
@@ -161,7 +162,8 @@ pub(super) async fn for_each_row(
     Ok(())
 }
 
-/// Calls `visit` with each row in the store's list for one account and one day, except the first `skip` rows. Returns the number of rows
+/// Calls `visit` with each row in the store's list for one account and one day, except the first `skip` rows. Returns the number
+/// of rows
 /// in the list, including the skipped ones.
 pub(super) async fn for_each_listed_row(
     lists: &dyn LogLists,

@@ -26,11 +26,11 @@ use crate::{
 /// The place in which a sink stores its rows.
 #[async_trait]
 pub(crate) trait Place: Send + Sync {
-    /// Opens a sink on this place, like a process that has just started.
+    /// Opens a sink on this place, as a process that has just started would.
     async fn open(&self) -> Arc<dyn Sink>;
 
-    /// Returns the stored rows of a lane in the order of their numbers. Reads them in another way than the sink does, if there is
-    /// one.
+    /// Returns the stored rows of a lane in the order of their numbers. If possible, reads the rows without the code with which
+    /// the sink reads them.
     async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>>;
 }
 
@@ -137,7 +137,7 @@ async fn a_call_that_is_cut_off_leaves_all_or_nothing(place: &dyn Place, node: &
     }
 }
 
-/// When the first row of [`rows`] ended, in milliseconds since the Unix epoch: 2026-11-01T00:00:00Z.
+/// The time at which the first row of [`rows`] ended, in milliseconds since the Unix epoch: 2026-11-01T00:00:00Z.
 pub(crate) const BEGIN_MS: i64 = 1_793_491_200_000;
 const MODELS: [&str; 4] = ["claude-opus-4-8", "claude-haiku-4-5", "gpt-5.2", "gemini-3-pro"];
 

@@ -1,9 +1,10 @@
 //! Compares the spending counters of an account and its keys, which enforce quotas, with the daily sums.
 //!
 //! Settlement changes counters and sums in one step. However, a request is added to the counters of the periods in which it was
-//! admitted, and to the sums of the day on which it ended. Where the two differ, the rows at the edges of the period are read.
-//! Counters of periods that ended more than a week ago are not compared, because the store drops them. If an account is older
-//! than the retained sums, its total spending is compared only with the counters of its keys.
+//! admitted, and to the sums of the day on which it ended. If the counters and the sums of a period differ, the rows at the edges
+//! of the period are read to correct the sums. Counters of periods that ended more than a week ago are not compared, because the
+//! store drops them. If an account is older than the retained sums, its total spending is compared only with the counters of its
+//! keys.
 
 use std::{ops::Range, sync::Arc};
 
@@ -150,8 +151,8 @@ async fn spent_by_sums(ledger: &dyn LedgerStore, account: &str, days: Range<i64>
     Ok(spent)
 }
 
-/// Returns the differences in the total that the account has ever spent. `days` are all days that have sums; it is `None` if the
-/// account is older than these. The result is `None` if something was charged during each attempt.
+/// Returns the differences in the total that the account has ever spent. `days` contains all days that have sums; it is `None` if
+/// the account is older than the first of these days. The result is `None` if something was charged during each attempt.
 async fn compare_totals(
     ledger: &dyn LedgerStore,
     account: &str,

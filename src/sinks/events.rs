@@ -198,8 +198,8 @@ struct CloudEvent<'a> {
     data: EventRow<'a>,
 }
 
-/// The data of an event: the row in the same form as in the admin API. In addition to its number in milliseconds, the row's
-/// end is a string.
+/// The data of an event: the row in the same form as in the admin API. The row's end appears twice: as a number in milliseconds
+/// and as a string.
 #[derive(Serialize)]
 struct EventRow<'a> {
     time: &'a str,
@@ -230,7 +230,7 @@ fn cloud_events(source: &str, node: &NodeId, rows: &[Arc<NumberedRow>]) -> Resul
     serde_json::to_vec(&events)
 }
 
-/// Formats the time at which a row ended. Returns the Unix epoch if the calendar does not have that time.
+/// Formats the time at which a row ended. Returns the Unix epoch if the time is outside the range of the calendar.
 fn time(unix_ms: i64) -> String {
     let time = Timestamp::from_millisecond(unix_ms).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{time:.3}")
@@ -250,8 +250,8 @@ impl EventWatermarks {
         Self { folder }
     }
 
-    /// Reads the receiver's watermark of a lane. Returns 0 if the file is missing or damaged; then all rows in the journal are
-    /// posted again.
+    /// Reads the receiver's watermark of a lane. Returns 0 if the file is missing or damaged. In that case, all rows in the
+    /// journal are posted again.
     async fn read(&self, node: &NodeId) -> Result<u64, SinkError> {
         let path = self.folder.join(node.as_str());
         self.blocking(move || match fs::read_to_string(&path) {

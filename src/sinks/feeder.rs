@@ -17,9 +17,10 @@ use crate::{
 /// The pauses after the first failure and after many consecutive failures.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The timeout of one call of the sink. After it the call is dropped and repeated.
+/// The timeout of one call of the sink. A call that exceeds it is dropped and repeated.
 const CALL_WAIT: Duration = Duration::from_secs(120);
-/// The time in which the most recent rows may still be handed over when feeding stops. The journal retains rows that are not.
+/// The time in which the most recent rows may still be handed over when feeding stops. The journal retains the rows that are not
+/// handed over.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 /// The maximum number of rows that are read from the disk at once.
 const READ_ROWS_MAX: usize = 1024;
@@ -66,8 +67,8 @@ impl Feeder {
     }
 
     /// Feeds the sink until `stopped` turns true or the sender of `stopped` is dropped. Then continues for at most one second,
-    /// until the sink has all rows on disk. A batch that is being handed over at the end may or may not be stored; the next
-    /// process finds out by the watermark.
+    /// until the sink has all rows on disk. A batch that is being handed over at the end may or may not be stored. The watermark
+    /// shows the next process whether it is.
     pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut feeding = pin!(self.feed());
         tokio::select! {

@@ -1,5 +1,5 @@
-//! The log backend that stores rows in Parquet files. A lane gets a file for each hour, or more often. When the day is over, its
-//! files are merged into one.
+//! The log backend that stores rows in Parquet files. Each lane gets a new file every hour, or more often. When the day is over,
+//! its files are merged into one.
 //!
 //! A file's name says which rows of the lane the file has, so files need no separate watermark. A file is written to a staging
 //! folder, synced and renamed. The rows alone determine a file's bytes, so writing a file again produces the same bytes.
@@ -77,9 +77,9 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// Opens the log files in a folder. The folder is created if it does not exist. A new file contains the rows of an hour
-    /// or of `longest`, and at most `rows_max` rows. If `longest` is less than an hour, files are already merged during their
-    /// day.
+    /// Opens the log files in a folder. The folder is created if it does not exist. A new file contains the rows of one hour. The
+    /// file is written before the hour is over if `longest` has passed since its first row was read, or if it has `rows_max`
+    /// rows. If `longest` is less than an hour, files are already merged during their day.
     ///
     /// # Errors
     /// The folder cannot be created or cannot be written to.
@@ -308,8 +308,8 @@ impl LogBackend for LogFiles {
 
 /// The prefix of the names of partial files, which are still being written.
 const PARTIAL: &str = ".partial-";
-/// The age in milliseconds from which on a partial file is abandoned. Nothing was written to it for a day, so its writer has
-/// died.
+/// The age in milliseconds at which a partial file counts as abandoned. If nothing was written to the file for a day, its writer
+/// has died.
 const PARTIAL_OLD_MS: i64 = 24 * 3600 * 1000;
 
 /// The folder in which log files are written before they are put into the storage. It also contains the lock files.
@@ -353,7 +353,7 @@ impl StagingFolder {
         File::create(self.0.join(format!(".lock-{what}")))
     }
 
-    /// Removes abandoned partial files, which a crash has left.
+    /// Removes abandoned partial files, which remain after a crash.
     fn remove_partial(&self, now_ms: i64) -> io::Result<()> {
         for name in file_names(&self.0)? {
             let path = self.0.join(&name);

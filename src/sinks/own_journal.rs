@@ -148,7 +148,7 @@ struct LaneRowReader<'w> {
     lane: Weak<Journal>,
     wanted: &'w RowSelection,
     at: u64,
-    /// The number before which the log backend has had all rows. Only these rows are read.
+    /// A row number. The log backend had all rows with lower numbers at some time, and only these rows are read.
     watermark: u64,
 }
 
@@ -329,7 +329,7 @@ async fn find_rows(
     Ok(portion)
 }
 
-/// Reads the missing rows from the lane again, adds their request ids to `portion`, and restores them if that is wanted.
+/// Reads the missing rows from the lane again, adds their request ids to `portion`, and restores the rows if `log.fills` is set.
 async fn name_and_restore(
     log: ComparedLog<'_>,
     mut again: LaneRowReader<'_>,

@@ -321,7 +321,8 @@ impl LogQuery {
         ));
     }
 
-    /// Sets the order and the limit. `clause` returns the SQL of the limit for the name of its parameter.
+    /// Sets the order and the limit. `clause` gets the name of the parameter that contains the limit, and returns the SQL of the
+    /// limit.
     fn with_order(mut self, order: String, limit: usize, clause: impl FnOnce(&str) -> String) -> Self {
         self.limit = clause(&self.add_value(i64::try_from(limit.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX)));
         self.order = order;

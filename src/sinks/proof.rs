@@ -2,7 +2,7 @@
 //! that the log backend has not acknowledged yet.
 //!
 //! Rows may be settled meanwhile. If a sink is the log backend, rows have numbers, and the ledger has the last number of each
-//! lane that the sums include. In the store's lists, a row appears in the same step in which the sums include it.
+//! lane that the sums include. If the store is the log backend, one step adds a row to the store's list and to the sums.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -37,8 +37,8 @@ pub(crate) struct Prover<'p> {
     pub(crate) ledger: &'p dyn LedgerStore,
     /// The log backend, which has the rows.
     pub(crate) home: &'p OpenLogBackend,
-    /// The former log backend, if there is one. Its rows count only if the store is the log backend, because then nothing
-    /// copies them to the store.
+    /// The former log backend, if there is one. Its rows count only if the store is the log backend, because nothing copies them
+    /// to the store.
     pub(crate) former: Option<&'p dyn LogBackend>,
     /// The lanes that this process has open. Their feeders have reported the log backend's watermarks.
     pub(crate) lanes: &'p OpenLanes,
@@ -49,7 +49,7 @@ pub(crate) struct Prover<'p> {
 pub(crate) struct ProofFindings {
     /// The numbers of rows that were found, by place.
     pub(crate) counts: RowCounts,
-    /// The differences between the rows and the sums, and the lanes that may still bring rows.
+    /// The differences between the rows and the sums, and the lanes from which rows may still arrive.
     pub(crate) verdict: ProofOutcome,
     /// The number of rows that the daily sums include.
     pub(crate) requests: u64,
@@ -131,7 +131,7 @@ impl Prover<'_> {
     }
 
     /// Fetches the log backend's watermarks of the lanes that are not known to be complete. A watermark that a feeder has
-    /// reported counts too, because the feeder does not bring rows again that the log backend has lost.
+    /// reported counts too, because the feeder does not send rows again if the log backend has lost them.
     async fn fetch_watermarks(&self, fed: &FedLog, proof: &mut DayProof) -> Result<(), LogBackendError> {
         let lanes: Vec<NodeId> = proof.summed().keys().cloned().collect();
         for lane in &lanes {
@@ -145,9 +145,9 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// Proves a day whose rows are in the store's lists. A row enters the list in the step in which the sums include it. If the
-    /// sums are equal before and after the list was read to its end, they are the sums of the rows that were read. If rows are
-    /// added meanwhile, reading continues where it ended.
+    /// Proves a day whose rows are in the store's lists. One step adds a row to the list and to the sums. If the sums are equal
+    /// before and after the list was read to its end, they are the sums of the rows that were read. If rows are added meanwhile,
+    /// the next reading begins after the last row that was read.
     async fn prove_lists(
         &self,
         store: &StoreLog,
@@ -213,8 +213,8 @@ impl Prover<'_> {
         }
     }
 
-    /// Returns the daily sums of an account and day, with the last number of each lane that they include. Both are of the same
-    /// moment.
+    /// Returns the daily sums of an account and day, with the last number of each lane that they include. The sums and the
+    /// numbers are from the same moment.
     async fn consistent_sums(&self, place: (&str, i64)) -> Result<(DailySums, BTreeMap<NodeId, u64>), StoreError> {
         for _ in 0..ATTEMPTS_MAX {
             let before = self.daily_sums(place).await?;
@@ -253,7 +253,8 @@ async fn listed_rows(store: &StoreLog, (account, day): (&str, i64)) -> Result<u6
     Ok(days.iter().map(|day| day.rows).sum())
 }
 
-/// Adds a day's rows in the log backend to `proof`, which has the rows in the tails, and returns the result.
+/// Adds a day's rows in the log backend to `proof`, which already contains the rows in the tails. Returns the result of the
+/// proof.
 async fn read_backend(
     home: &dyn LogBackend,
     mut proof: DayProof,
@@ -306,7 +307,7 @@ struct SeenRequests {
 }
 
 impl SeenRequests {
-    /// Begins with the first part. The number of parts is chosen such that each part has about `at_once` of the `rows` rows.
+    /// Begins with the first part. There are so many parts that each of them has about `at_once` of the `rows` rows.
     fn new(rows: u64, at_once: usize) -> Self {
         Self {
             hashes: RandomState::new(),

@@ -37,7 +37,7 @@ use crate::{
 
 pub(crate) use crate::sinks::reading::log_rows::{LogCursor, LogRows};
 
-/// The reason why rows could not be read. The rows that were returned before the error are without gaps.
+/// The reason why rows could not be read. No row is missing between the rows that were returned before the error.
 #[derive(Debug, Error)]
 pub(crate) enum LogReadError {
     #[error(
@@ -101,8 +101,8 @@ impl LogReader {
         self.verified_at.fetch_max(at, Ordering::Relaxed);
     }
 
-    /// Returns the most recent time of [`LogReader::record_verified`], in seconds since the Unix epoch. Returns 0 if there was
-    /// none since the start of the process.
+    /// Returns the most recent time that [`LogReader::record_verified`] has recorded, in seconds since the Unix epoch. Returns 0
+    /// if no time has been recorded since the start of the process.
     pub(crate) fn verified_at(&self) -> i64 {
         self.verified_at.load(Ordering::Relaxed)
     }
@@ -165,8 +165,8 @@ impl LogReader {
 }
 
 impl LogReader {
-    /// Returns a page of the most recent rows. If the log backend has all rows, it reads them in its own way; otherwise all
-    /// places are read by time slices.
+    /// Returns a page of the most recent rows. If the log backend has all rows, its own method reads the page. Otherwise all
+    /// places are read in time slices.
     pub(crate) async fn newest(&self, mut ask: NewestRowsQuery) -> Result<NewestRows, LogReadError> {
         if self.tails.is_none() && self.former.is_none() {
             return Ok(self.home.newest(&ask).await?);
@@ -231,12 +231,12 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 /// The maximum length of a slice, in milliseconds.
 const LENGTH_MAX_MS: i64 = 31 * DAY_MS;
-/// After a slice that took longer than this, the next one is shorter, but at least an hour long. A page of a bucket has a minimum
-/// cost, however short the slice is.
+/// After a slice that took longer than this, the next one is shorter, but at least an hour long. Reading a page from a bucket has
+/// a minimum cost, however short the slice is.
 const LONG: Duration = Duration::from_millis(75);
 /// After a slice that took less than this and had few rows, the next slice is longer.
 const SHORT: Duration = Duration::from_millis(20);
-/// After a slice with more than this multiple of the wanted rows, the next slice is shorter.
+/// If a slice has more than this many times the number of wanted rows, the next slice is shorter.
 const ROWS_TO_SPARE: usize = 4;
 
 /// Returns the most recent rows, until there are enough or the query's time is over. `page` reads a page of the log backend.
@@ -306,7 +306,7 @@ pub(super) fn start(ask: &NewestRowsQuery) -> SliceCursor {
     }
 }
 
-/// Returns the time from which on all rows have been read, in milliseconds since the Unix epoch.
+/// Returns a time in milliseconds since the Unix epoch. All rows that ended at this time or later have been read.
 fn end_ms(at: &SliceCursor) -> i64 {
     // If the position is a row, other rows that ended at the same time may not have been read.
     let is_row = !at.account.is_empty();

@@ -30,7 +30,8 @@ use crate::{
     },
 };
 
-/// The maximum number of [`AccountDay`]s that are retained, so that the next page of a busy day need not scan all rows again.
+/// The maximum number of [`AccountDay`]s that are retained. They are retained so that the next page of a busy day need not scan
+/// all rows again.
 const DAYS_KEPT_MAX: usize = 2;
 /// The maximum number of [`AccountSurvey`]s that are retained. A survey serves readers that began before it.
 const SURVEYS_KEPT_MAX: usize = 4;
@@ -46,7 +47,7 @@ pub(crate) struct StoreLog {
 }
 
 impl StoreLog {
-    /// Creates the log backend on the store's lists of rows and the ledger with its accounts.
+    /// Creates the log backend. `lists` contains the store's lists of rows, and `ledger` contains the accounts.
     pub(crate) fn new(lists: Arc<dyn LogLists>, ledger: Arc<dyn LedgerStore>) -> Self {
         Self {
             lists,
@@ -71,7 +72,7 @@ impl StoreLog {
         Ok(survey)
     }
 
-    /// Returns the ledger, which has the accounts, and the lists of rows.
+    /// Returns the ledger and the lists of rows. The ledger has the accounts.
     fn stores(&self) -> (&dyn LedgerStore, &dyn LogLists) {
         (&*self.ledger, &*self.lists)
     }
@@ -169,8 +170,8 @@ impl LogBackend for StoreLog {
 /// The maximum number of calls of the store for one query.
 const CALLS_MAX: usize = 64;
 
-/// Returns the most recent rows of a key that at most [`CALLS_MAX`] calls of the store find. Reads each day of the account
-/// from its end backwards, so that earlier rows need not be read.
+/// Returns the most recent rows of a key. Calls the store at most [`CALLS_MAX`] times to find them. Reads each day of the account
+/// backwards from its end, and stops when enough rows are found.
 async fn last_of_key(
     lists: &dyn LogLists,
     (account, key): (&str, &KeyId),
@@ -207,13 +208,14 @@ async fn last_of_key(
     })
 }
 
-/// The maximum number of accounts with rows for which a page can be read. The end of the day's list is read for each account.
+/// The maximum number of accounts with rows. If there are more, no page is read, because the end of each account's list would
+/// have to be read.
 const ACCOUNTS_MAX: usize = 1000;
 /// The maximum number of concurrent calls of the store.
 const AT_ONCE: usize = 32;
 /// The maximum number of days for which one call of the store lists the numbers of rows.
 const DAYS_MAX: i64 = 31;
-/// The deadline is checked each time after this number of scanned rows.
+/// The number of scanned rows after which the deadline is checked again.
 const STEP: usize = 256;
 
 /// The unread rows in the list of an account and day.
@@ -263,7 +265,7 @@ fn end_of_day(day: i64) -> ListsCursor {
     ListsCursor { day, left }
 }
 
-/// The end of a backward scan of a day's lists.
+/// The reason why a backward scan of a day's lists ended.
 enum DayScanEnd {
     /// All rows of the day were scanned.
     AtBeginning,

@@ -17,9 +17,10 @@ use crate::{
 const LIST_DEFAULT: usize = 100;
 /// The maximum number of keys in one answer.
 const LIST_MAX: usize = 1000;
-/// The maximum number of concurrent calls of the store for one list.
+/// The maximum number of concurrent calls to the store for one list.
 const SPENDS_AT_ONCE: usize = 16;
-/// The maximum number of keys whose spending one call reads. If there are more, the next page continues after the last one.
+/// The maximum number of keys whose spending one call reads. If there are more keys, the next page continues after the last key
+/// that was read.
 const SPENDS_MAX: usize = 2000;
 
 impl ListKeys {
@@ -32,7 +33,7 @@ impl ListKeys {
             && times.into_iter().all(|time| time.is_none())
     }
 
-    /// Returns whether a key matches all filters except the filter of spending.
+    /// Returns whether a key matches all filters except the spending filter.
     fn matches(&self, view: &KeyView) -> bool {
         let (record, used) = (&view.record, view.last_used);
         let has = |search: &String| {
@@ -54,7 +55,7 @@ impl ListKeys {
             && self.expires_before.is_none_or(has_expired)
     }
 
-    /// Returns whether a key matches the filter of spending. A key whose spending is not known does not match.
+    /// Returns whether a key matches the spending filter. A key whose spending is not known does not match.
     fn matches_spending(&self, key: &KeyDetails) -> bool {
         self.spent_usd
             .is_none_or(|Usd(least)| key.spent_nano_usd.is_some_and(|spent| spent >= least))

@@ -43,11 +43,12 @@ of_day! {
     /// Compares the daily sums of an account with its rows. It reads the rows in the log backend, and the rows of this node that
     /// have not reached the log backend yet.
     VerifyLog;
-    /// Replaces the daily sums of an account by the sums of its rows.
+    /// Replaces the daily sums of an account with the sums of its rows.
     MendLog;
-    /// Copies rows that the log backend lacks from the former log backend.
+    /// Copies rows from the former log backend to the current log backend if they are missing there.
     FillLogHome;
-    /// Removes rows from the store, which must be the former log backend, if the current log backend has all rows of that day.
+    /// Removes the rows of a day from the store if the current log backend has all of them. The store must be the former log
+    /// backend.
     RemoveFormerRows;
 }
 
@@ -71,8 +72,8 @@ pub(crate) struct VerifiedDay {
     pub(crate) on_their_way: u64,
     /// The number of duplicate rows. A row is a duplicate if its request already has another row.
     pub(crate) again: u64,
-    /// If anything differs: the nodes whose journals may still deliver rows that the sums include. If there are such nodes, the
-    /// day is unfinished rather than wrong.
+    /// The nodes whose journals may still deliver rows that the sums include; empty if nothing differs. If there are such nodes,
+    /// the day is unfinished rather than wrong.
     pub(crate) behind: Vec<String>,
     /// The number of rows that the sums include but that do not exist.
     pub(crate) missing: u64,
@@ -124,7 +125,7 @@ pub(crate) struct RemovedDay {
 pub(crate) struct SumsDifference {
     /// The subject of the sums: an account, a key or a tag.
     pub(crate) of: SumsSubject,
-    /// The key's id, or the tag; null for an account, and for all further tags together.
+    /// The key's id, or the tag; null for an account, and for the tags without separate sums.
     pub(crate) name: Option<String>,
     /// The name of the model.
     pub(crate) model: String,
@@ -177,7 +178,8 @@ pub(crate) struct DifferingSums {
     /// The rows' numbers of tokens and calls, by kind.
     #[serde(flatten)]
     pub(crate) usage: Usage,
-    /// The sum of the rows' digests, present only if no other value differs. It means that some other column of a row differs.
+    /// The sum of the rows' digests, present only if no other value differs. Its presence means that some other column of a row
+    /// differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
 }
@@ -338,7 +340,7 @@ pub(crate) struct VerifyJournal {
     /// Only rows of the account with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<AccountId>,
-    /// The `next` of the previous answer. The comparison continues after its portion.
+    /// The `next` of the previous answer. The comparison continues after the portion of that answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<String>,
 }

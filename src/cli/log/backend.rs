@@ -59,8 +59,8 @@ pub struct MoveArgs {
     pub client: ClientArgs,
 }
 
-/// Copies all rows that the current log backend lacks from the previous one. If requested, then removes the rows from the
-/// previous log backend.
+/// Copies rows from the previous log backend to the current one if they are missing there. If requested, also removes the rows of
+/// each copied day from the previous log backend.
 pub(super) async fn move_rows(
     args: &MoveArgs,
     client: &AdminClient,
@@ -103,7 +103,7 @@ pub(super) async fn move_rows(
 
 impl MoveArgs {
     /// Returns the name of the log backend to which rows are copied. Returns an error if the configuration or the options do not
-    /// permit it.
+    /// permit the move.
     fn home(&self, homes: &LogBackendView) -> Result<&'static str, AdminClientError> {
         let wanted = match self.to {
             MoveTarget::Files => "files",

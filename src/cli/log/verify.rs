@@ -33,7 +33,7 @@ pub struct VerifyArgs {
     /// The day after the last day, in UTC; required without --days
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
     pub(crate) until: Option<UtcDay>,
-    /// The number of days to compare, of which yesterday is the last one; replaces --from and --until
+    /// The number of days to compare, up to and including yesterday; replaces --from and --until
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=180))]
     pub days: Option<u16>,
     /// Compare only this account
@@ -42,7 +42,7 @@ pub struct VerifyArgs {
     /// Replace daily sums that differ from the rows with the sums of the rows
     #[arg(long)]
     pub mend: bool,
-    /// Copy rows that the log backend lacks from this node's journal and the previous log backend
+    /// Copy rows that are missing in the log backend to it, from this node's journal and from the previous log backend
     #[arg(long)]
     pub fill: bool,
     #[command(flatten)]
@@ -58,10 +58,10 @@ pub struct VerifyArgs {
 struct VerifyTotals {
     rows: u64,
     on_their_way: u64,
-    /// The number of differing days, counted for each account.
+    /// The number of days that differ. Each account's days are counted separately.
     wrong: u64,
     mended: u64,
-    /// The number of days for which rows are not in the log backend yet, counted for each account.
+    /// The number of days for which rows are not in the log backend yet. Each account's days are counted separately.
     open: u64,
     counters: CounterChecks,
     journal: JournalReport,
@@ -289,12 +289,12 @@ fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std
 /// The results of comparing the counters of all accounts.
 #[derive(Debug, Default)]
 pub(super) struct CounterChecks {
-    /// The number of compared periods, counted for each account.
+    /// The number of compared periods. Each account's periods are counted separately.
     compared: usize,
     /// The number of counters that differ from the daily sums.
     wrong: usize,
-    /// The number of periods, counted for each account, that could not be compared because the counters changed during each
-    /// attempt.
+    /// The number of periods that could not be compared because the counters changed during each attempt. Each account's periods
+    /// are counted separately.
     moving: usize,
     /// The number of accounts that are older than the oldest retained daily sums.
     older: usize,

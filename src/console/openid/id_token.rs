@@ -189,7 +189,8 @@ impl IdTokenKeys {
         Self(keys.iter().take(KEYS_MAX).filter_map(IdTokenKey::read).collect())
     }
 
-    /// Returns whether one of the keys has signed `message`. If the signature names a key by `id`, only this key is tried.
+    /// Returns whether one of the keys has signed `message`. If the signature names a key by `id`, keys with another id are not
+    /// tried.
     pub(super) fn verify_any(
         &self,
         message: &[u8],

@@ -31,7 +31,7 @@ use crate::{
 
 /// The number of days from which the current rate of spending is computed.
 const WEEK: i64 = 7;
-/// The maximum number of days for which the end of a balance is predicted.
+/// The maximum number of days ahead for which the end of a balance is predicted.
 const YEAR: i64 = 365;
 /// The number of accounts on one page.
 const PAGE: u64 = 50;

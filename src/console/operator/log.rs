@@ -21,7 +21,7 @@ use crate::{
 const PAGE: usize = 25;
 /// The maximum time of a page's search for rows, in milliseconds. A link on the page continues the search.
 const LOOK_MS: u64 = 150;
-/// The value of the query's order for [`RowOrder::Oldest`], which is not the default.
+/// The value of the query parameter `order` for [`RowOrder::Oldest`], which is not the default.
 const OLDEST: &str = "oldest";
 /// The number of hours that the page looks back by default.
 const HOURS: &str = "24";
@@ -61,7 +61,7 @@ impl RowOrder {
         if text == OLDEST { Self::Oldest } else { Self::Newest }
     }
 
-    /// Returns the value of the order in a query. Empty for the default order.
+    /// Returns the value of the query parameter `order`. Empty for the default order.
     fn name(self) -> &'static str {
         match self {
             Self::Newest => "",

@@ -171,7 +171,8 @@ fn all_prices(provider: &str, price: &Price) -> Markup {
     }
 }
 
-/// Returns the prices of a tier, each with its name. Each price of audio or images is followed by the price that it replaces.
+/// Returns the prices of a tier, each with its name. A price for audio or images also comes with the general price that it
+/// replaces.
 fn prices(tier: &Tier) -> [(&'static str, TokenPrice, Option<TokenPrice>); 11] {
     let (input, output, read) = (tier.input, tier.output, tier.cache_read);
     [

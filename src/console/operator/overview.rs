@@ -1,4 +1,4 @@
-//! The console's overview page, with problems, money and the last 24 hours, and the page of usage.
+//! The console's overview page, which displays problems, money and the traffic of the last 24 hours, and its usage page.
 
 use futures_util::future::OptionFuture;
 use maud::{Markup, html};

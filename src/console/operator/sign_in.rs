@@ -1,4 +1,4 @@
-//! The sign-in of operators at the console, by a link that `weir console open` prints or by the OpenID provider.
+//! The sign-in of operators at the console, with a link that `weir console open` prints or with the OpenID provider.
 
 use std::{sync::Arc, time::Instant};
 
@@ -180,7 +180,7 @@ impl SignInMethods {
         PageResponse::page(StatusCode::UNAUTHORIZED, framed(&titled("Sign in", content)))
     }
 
-    /// Returns a refusal for a form of another site, and for too many attempts from one client address.
+    /// Returns a refusal if the form comes from another site, or if the client address has made too many attempts.
     fn admit(&self, request: &PageRequest) -> Result<(), Box<PageResponse>> {
         if !request.is_same_origin() {
             let content = html! { p class="card" role="alert" { "This form does not come from the console. Nothing was opened." } };

@@ -1,8 +1,8 @@
 //! The page on which the owner of a key permits an agent to use the key. The owner compares the agent's code with the code on the
 //! page, and approves or refuses the sign-in.
 //!
-//! Opening a link does not approve a sign-in. The page warns of attackers who send a victim the code of the attacker's agent (RFC
-//! 8628, section 5.4). Attempts are limited for each client address and each key, so that codes cannot be guessed.
+//! Opening a link does not approve a sign-in. The page warns users that an attacker may send them the code of the attacker's own
+//! agent (RFC 8628, section 5.4). Attempts are limited for each client address and each key, so that codes cannot be guessed.
 
 use http::{Method, StatusCode};
 use maud::{Markup, html};

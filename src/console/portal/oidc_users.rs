@@ -1,5 +1,5 @@
-//! The sign-in of users at the portal by the OpenID provider, without a key. Each user has one key, which is created at the first
-//! sign-in.
+//! The sign-in of users at the portal with the OpenID provider, without a key. Each user has one key, which is created at the
+//! first sign-in.
 
 use http::{HeaderValue, StatusCode};
 use maud::{Markup, html};
@@ -140,14 +140,14 @@ fn page_response(status: StatusCode, title: &str, content: Markup) -> PageRespon
 /// The path of the portal to which the OpenID provider sends the browser back.
 pub(super) const RETURN: &str = "/portal/openid/return";
 
-/// The OpenID provider by which users sign in, and the template of their keys.
+/// The OpenID provider with which users sign in, and the template of their keys.
 pub(crate) struct OidcSignIn {
     pub(super) openid: OpenId,
     pub(super) template: KeyTemplate,
 }
 
 impl OidcSignIn {
-    /// Creates the sign-in by `openid`. Keys are created from `template`.
+    /// Creates the sign-in with `openid`. Keys are created from `template`.
     pub(crate) fn new(openid: OpenId, template: KeyTemplate) -> Self {
         Self { openid, template }
     }

@@ -141,8 +141,8 @@ pub(super) fn rotated_page(made: &KeyDetails, models: &[ModelView], base: &str) 
     }
 }
 
-/// Renders the page for signing in with a key or by `provider`. With the `code` of an agent, the browser continues to the
-/// approval of the code after the sign-in.
+/// Renders the page for signing in with a key or with `provider`. If the agent's `code` is given, the browser goes to the page
+/// that approves this code after the sign-in.
 pub(super) fn sign_in_page(
     status: StatusCode,
     why: Option<&str>,
@@ -174,7 +174,7 @@ pub(super) fn sign_in_page(
     PageResponse::page(status, framed::<()>(None, &page))
 }
 
-/// Renders a page with the reason of a refusal.
+/// Renders a page with the reason for a refusal.
 pub(super) fn refusal(status: StatusCode, why: &str) -> PageResponse {
     let page = HtmlPage {
         title: status.canonical_reason().unwrap_or("Refused").to_owned(),

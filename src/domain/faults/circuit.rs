@@ -3,9 +3,9 @@
 //!
 //! A closed circuit admits every request. After [`EJECTED_AFTER`] consecutive failures, it opens for [`EJECTED_FIRST`]. Each
 //! further time it opens for twice as long, up to [`EJECTED_MAX`]. When this time is over, the circuit is half-open: it admits
-//! one request as a probe, and the caller sends other requests elsewhere. Each success raises by one the number of requests that
-//! it admits concurrently. A failure opens the circuit again, and [`READMITTED_AFTER`] successes close it. A circuit also closes
-//! when it was not used for [`FORGOTTEN_AFTER`], because such an old failure is no longer relevant.
+//! one request as a probe, and the caller sends other requests elsewhere. After each success, it admits one more concurrent
+//! request. A failure opens the circuit again, and [`READMITTED_AFTER`] successes close it. A circuit also closes when it was not
+//! used for [`FORGOTTEN_AFTER`], because such an old failure is no longer relevant.
 
 use std::time::{Duration, Instant};
 

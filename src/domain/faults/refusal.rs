@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
     ChatCompletionsRemoved,
     /// The request has no credential.
     CredentialMissing,
-    /// One place of the request has two credentials, such as a header that was sent twice.
+    /// The request has two credentials in the same place, for example in a header that was sent twice.
     CredentialAmbiguous,
     /// The request's only credential is the header `authorization`, whose value does not begin with `Bearer `. It has the label
     /// and code of [`Refusal::KeyUnknown`].
@@ -63,7 +63,7 @@ pub(crate) enum Refusal {
     },
     /// The key was revoked.
     KeyRevoked,
-    /// The key was rotated, and the presented secret has ended.
+    /// The key was rotated, and the presented secret is no longer valid.
     KeyReplaced,
     /// The key has expired.
     KeyExpired,
@@ -82,7 +82,7 @@ pub(crate) enum Refusal {
         /// The name of the requested model.
         model: String,
     },
-    /// The model exists, but not in this protocol or for this operation.
+    /// The model exists, but is not served in this protocol or for this operation.
     ModelNotServed {
         /// The name of the requested model.
         model: String,
@@ -128,7 +128,7 @@ pub(crate) enum Refusal {
         /// The maximum size of a body, in bytes.
         limit_bytes: u64,
     },
-    /// The request does not declare the length of its body, and has to.
+    /// The request must declare the length of its body, but does not.
     LengthRequired,
     /// The body did not arrive in time.
     BodyTimeout,
@@ -142,15 +142,15 @@ pub(crate) enum Refusal {
     HeadGaveWay,
     /// The chunked encoding of the body is invalid.
     BodyFramingInvalid,
-    /// The header `expect` has another value than `100-continue`.
+    /// The header `expect` has a value other than `100-continue`.
     ExpectationUnknown,
     /// The tags of the request cannot be read.
     TagsInvalid(TagsFault),
-    /// The model's provider speaks another protocol, and the body has something that cannot be translated to it.
+    /// The body has a member that cannot be translated to the protocol of the model's provider.
     Untranslatable {
         /// The path of the member in the body.
         path: String,
-        /// Why it cannot be translated, and what the client can do.
+        /// The reason why the member cannot be translated, and what the client can do about it.
         reason: String,
     },
     /// The query is not valid.
@@ -158,9 +158,9 @@ pub(crate) enum Refusal {
         /// A description of the fault in the query, for the client.
         reason: String,
     },
-    /// The request asks for an answer that ends before its usage is known, or does not report its usage.
+    /// The request asks for an answer that does not report its usage, or that ends before its usage is known.
     UsageUnseen {
-        /// The member of the body that asks for it.
+        /// The member of the request body that asks for such an answer.
         place: &'static str,
     },
     /// The account has not created any state with this id at the provider.
@@ -173,15 +173,14 @@ pub(crate) enum Refusal {
     TooManyRunning,
     /// The memory for request bodies is used up.
     BodyBudgetExhausted,
-    /// The share of the memory for request bodies that one key or one address can use is used up.
+    /// One key or one address has used up its share of the memory for request bodies.
     BodyShareUsed {
-        /// Whether the share is that of the key or of the address.
+        /// Whether the share belongs to the key or to the address.
         whose: BodyShare,
         /// The size of the share, in bytes.
         bytes_max: u64,
     },
-    /// The limit of large bodies of one key that are read concurrently is reached, and this body has waited too long for its
-    /// turn.
+    /// The key has reached its limit of large bodies that are read concurrently, and this body has waited too long to be read.
     BodyWorkLimited,
     /// A limit of the key or its account is reached.
     Limited(LimitRefusal),
@@ -277,7 +276,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the label for metrics and access log: one of a fixed set.
+    /// Returns the refusal's label for metrics and the access log. There is a fixed set of labels.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::UnknownPath => "unknown_path",
@@ -391,8 +390,8 @@ impl From<KeyInvalid> for Refusal {
     }
 }
 
-/// Returns the message of the refusal of a request body: what is wrong, with what, and what to do. The last arm is that of
-/// [`Refusal::BodyBudgetExhausted`].
+/// Returns the message for a refused request body. It states what is wrong, which part is affected, and what to do. The last arm
+/// is for [`Refusal::BodyBudgetExhausted`].
 pub(crate) fn body_message(refusal: &Refusal) -> String {
     match refusal {
         Refusal::BodyTooLarge { limit_bytes } => {
@@ -440,10 +439,11 @@ pub(crate) fn body_message(refusal: &Refusal) -> String {
 /// The maximum number of characters of a client's text that a message repeats.
 const ECHO_CHARS_MAX: usize = 128;
 
-/// The number of consecutive letters and digits from which a text may be a key.
+/// The minimum number of consecutive letters and digits in a text that may be a key.
 const KEY_RUN_CHARS_MIN: usize = 32;
 
-/// Returns the model's name for a message. The name is left out if no model can have it or if it may be a key.
+/// Returns the words that refer to a model in a message. The model's name is left out if it is not a possible name of a model, or
+/// if it may be a key.
 pub(crate) fn model_phrase(model: &str) -> String {
     let like_a_key = model
         .split(|c: char| !c.is_ascii_alphanumeric())

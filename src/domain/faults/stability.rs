@@ -1,8 +1,8 @@
 //! The stability of each model: hourly counters of billed requests, and the published statistics that are computed from them
 //! (docs/interface.md, The public record).
 //!
-//! Each billed request has one [`Row`] in the consumption log. Unless its client disconnected, it is included in the counters of
-//! the catalogue model that served it and of the hour in which it ended. Each node has counters for its own rows. These counters
+//! Each billed request has one [`Row`] in the consumption log. Unless its client disconnected, the request is counted for the
+//! catalogue model that served it, in the hour in which it ended. Each node has counters for its own rows. These counters
 //! ([`NodeHourCounters`]) only grow and are always stored completely, so storing them again does no harm. Only the means over a
 //! window are published, never the counters.
 
@@ -70,11 +70,11 @@ pub struct StabilityCounters {
     pub successes: u64,
     /// The sum of the times of these requests from arrival to end, in milliseconds.
     pub latency_ms: u64,
-    /// The sum of the times from arrival to first content, in milliseconds, over the requests in `ttft_count`.
+    /// The sum of the times from arrival to first content, in milliseconds, of the requests that `ttft_count` includes.
     pub ttft_ms: u64,
     /// The number of streaming requests whose answer had content.
     pub ttft_count: u64,
-    /// The number of output tokens of the requests in `generation_ms`.
+    /// The number of output tokens of the requests that `generation_ms` includes.
     pub output_tokens: u64,
     /// The sum of the times in which `output_tokens` were generated, in milliseconds. For a stream, this is the time from its
     /// first content to its end; for a non-streaming answer, it is the total time of the request.
@@ -87,7 +87,7 @@ impl StabilityCounters {
     ///
     /// A request is successful if its final status is 2xx. A stream that its provider broke off has the recorded status 502 or
     /// 504. Output tokens and generation time are added only for successful requests where both are more than zero, because
-    /// others would distort the rate.
+    /// other requests would distort the number of tokens per second.
     pub fn from_row(row: &Row) -> Option<Self> {
         if !End::is_published(&row.outcome) {
             return None;
@@ -152,7 +152,7 @@ impl StabilityCounters {
 /// The counters of one hour, by the model's name in the catalogue.
 pub(crate) type ModelCounters = BTreeMap<String, StabilityCounters>;
 
-/// The counters of one node for one hour until now.
+/// The counters that one node has collected so far for one hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeHourCounters {
     pub hour: Hour,
@@ -161,8 +161,8 @@ pub(crate) struct NodeHourCounters {
 }
 
 impl NodeHourCounters {
-    /// Returns the number of requests in the counters, which grows with every row. Of two versions for the same node and hour,
-    /// the one with the greater watermark therefore includes the other.
+    /// Returns the watermark: the number of requests in the counters. It grows with every row. So of two versions for the same
+    /// node and hour, the version with the higher watermark includes the other.
     pub(crate) fn watermark(&self) -> u64 {
         self.bucket
             .values()
@@ -292,8 +292,8 @@ pub struct ModelWindow {
 }
 
 impl StabilityWindow {
-    /// Creates the window that ends with the hour `now`. It contains the given models, and all other models that served requests
-    /// in it.
+    /// Creates the window that ends with the hour `now`. The window contains the given models, and all other models that served
+    /// requests in this window.
     pub fn new<'a>(
         now: Hour,
         models: impl IntoIterator<Item = &'a str>,

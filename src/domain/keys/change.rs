@@ -47,7 +47,7 @@ pub enum ChangeAuthor {
     Owner,
 }
 
-/// The state in which a key must be for a change. In any other state, the change is refused.
+/// The state that a key must have for a change. If the key has another state, the change is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangePrecondition {
     /// The key can be in any state.
@@ -61,7 +61,7 @@ pub enum ChangePrecondition {
 /// The reason why a change of a key is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyChangeError {
-    /// The key is not at the version on which the change is based.
+    /// The key no longer has the version on which the change is based.
     #[error(
         "nothing was changed, because key {id} now has version {now} and not version {from}; `weir key show {id}` prints the current values"
     )]
@@ -223,7 +223,7 @@ pub(crate) struct KeyTemplate {
 pub(crate) struct OidcIdentity<'p> {
     /// The issuer URL of the OpenID provider, as the provider states it.
     pub issuer: &'p str,
-    /// The OpenID provider's identifier of the user, which it never assigns to another user.
+    /// The user's identifier at the OpenID provider. The provider never assigns it to another user.
     pub subject: &'p str,
     /// The user's name at the OpenID provider.
     pub name: &'p str,

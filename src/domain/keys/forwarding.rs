@@ -1,8 +1,9 @@
 //! Headers and query parameters that are never forwarded to a provider: those about the connection to weir, those that name or
 //! choose an account, those that change the answer, and those that contain the client's key.
 //!
-//! A header names or chooses an account if it determines whom the provider charges, whose data it reads, or who is authenticated.
-//! Such headers of a provider's answer are not passed to clients either. docs/interface.md (Endpoints) has the same list.
+//! A header names or chooses an account if it determines whom the provider charges, whose data the provider reads, or who is
+//! authenticated. If a provider's answer has such headers, they are not passed to the client either. docs/interface.md
+//! (Endpoints) has the same list.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -17,7 +18,8 @@ use crate::domain::{
     wire::{decode_query_text, operation::Operation, parameter_name, query_value},
 };
 
-/// Headers that only concern the client's connection to weir. Pingora removes further ones (RFC 9110 section 7.6).
+/// Headers that only concern the client's connection to weir. Pingora removes further headers of this kind (RFC 9110 section
+/// 7.6).
 const CONNECTION_HEADERS: [&str; 21] = [
     "accept-encoding",
     "cdn-loop",
@@ -45,9 +47,10 @@ const CONNECTION_HEADERS: [&str; 21] = [
 /// The prefix of all headers of a WebSocket handshake.
 const WEBSOCKET_PREFIX: &str = "sec-websocket-";
 
-/// Headers that change the operation or the provider's answer, so that the answer could lack its usage or never arrive. The
-/// headers of Google are its system parameters (<https://cloud.google.com/apis/docs/system-parameters>). `x-dashscope-async`
-/// starts a task whose result has to be fetched later. Others make a provider's front end use another host or path.
+/// Headers that change the operation or the provider's answer, so that the answer could lack its usage or never arrive. Google's
+/// headers in this list are system parameters of its APIs (<https://cloud.google.com/apis/docs/system-parameters>).
+/// `x-dashscope-async` starts a task whose result has to be fetched later. Other headers in the list make a provider's front end
+/// use another host or path.
 const ANSWER_CHANGING_HEADERS: [&str; 10] = [
     "x-dashscope-async",
     "x-goog-fieldmask",
@@ -76,8 +79,8 @@ const WITHHELD_PARAMETERS: [&str; 7] = [
 /// The number of times that a string is percent-decoded in the search for a key. No server decodes a string more often.
 const DECODINGS_MAX: usize = 3;
 
-/// The headers of [`CONNECTION_HEADERS`] and [`ANSWER_CHANGING_HEADERS`], by the length of their names. The length makes lookups
-/// fast, because every header of every request is looked up.
+/// The headers of [`CONNECTION_HEADERS`] and [`ANSWER_CHANGING_HEADERS`], by the length of their names. Every header of every
+/// request is looked up, and sorting by length makes these lookups fast.
 static WITHHELD_HEADERS: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     let mut by_length: Vec<Vec<&str>> = Vec::new();
     for name in CONNECTION_HEADERS.iter().chain(&ANSWER_CHANGING_HEADERS) {
@@ -390,7 +393,7 @@ impl HeaderWordTable {
             .for_each(|lengths| *lengths |= 1 << (word.len() % LENGTHS));
     }
 
-    /// Whether the lists may contain a word. `true` can be wrong, `false` is always right.
+    /// Whether the lists may contain a word. The result `true` can be wrong, but `false` is always right.
     fn may_contain(&self, word: &[u8]) -> bool {
         let Some(first) = word.first() else { return false };
         let lengths = self.word_lengths.get(letter(*first)).copied().unwrap_or(0);

@@ -38,7 +38,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether the credential is empty, because its source exists but is empty.
+    /// Whether the credential is empty. It is empty if its source exists but has no content.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -174,8 +174,8 @@ impl ServiceKey {
         KeyDigest(Sha256::digest(self.text.as_bytes()).into())
     }
 
-    /// Returns the last characters of the key, by which users recognise it. They are part of the checksum, and reveal no more
-    /// about the random part than the same number of its own characters would.
+    /// Returns the last characters of the key, by which users recognise it. They are part of the checksum. They reveal no more
+    /// about the random part than the same number of characters of the random part would.
     pub(crate) fn hint(&self) -> String {
         let start = self.text.len().saturating_sub(KEY_HINT_CHARS);
         self.text.get(start..).unwrap_or_default().to_owned()

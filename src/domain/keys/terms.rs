@@ -56,7 +56,7 @@ pub enum OnExhausted {
     /// The answer can finish within the limit of the [`FinishFactor`], and is charged in full.
     #[default]
     Finish,
-    /// The answer is cut off with an error of the protocol in the answer's body.
+    /// The answer is cut off. Its body ends with an error in the form of the protocol.
     Cut,
 }
 
@@ -122,7 +122,7 @@ impl Default for FinishFactor {
     }
 }
 
-/// The state at a provider to which a request can refer: earlier responses, conversations, containers and files.
+/// The state at a provider that a request can refer to: earlier responses, conversations, containers and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderState {
@@ -169,7 +169,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// The maximum value of each limit. With it, all numbers in the computation of rates are below 2^53.
+    /// The maximum value of each limit. It keeps all numbers in the computation of rates below 2^53.
     pub const MAX: u64 = 1_000_000_000;
 }
 
@@ -210,7 +210,7 @@ pub struct AccountTerms {
     /// The low mark: the balance is low if it is at or below this amount. `None` if the balance is never low.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low_balance: Option<NanoUsd>,
-    /// The state at providers to which the account's requests can refer.
+    /// The state at providers that the account's requests can refer to.
     #[serde(default)]
     pub provider_state: ProviderState,
     /// The percentages of the quotas of the account's keys at which notices are sent; `None` for the percentages in the
@@ -254,7 +254,8 @@ pub struct KeyTermsChange {
     pub reset: Option<QuotaReset>,
     /// The new setting for running answers when the quota is used up.
     pub on_exhausted: Option<OnExhausted>,
-    /// The new maximum cost of an answer that finishes after the quota is used up, as a multiple of the quota or, without a quota, of the
+    /// The new maximum cost of an answer that finishes after the quota is used up, as a multiple of the quota or, without a
+    /// quota, of the
     /// account's balance.
     pub finish_factor: Option<FinishFactor>,
     /// The new percentages of the quota at which notices are sent. `Some(None)` means those of the account or the configuration.
@@ -283,7 +284,7 @@ impl KeyTermsChange {
 pub(crate) struct AccountTermsChange {
     /// The new low mark of the balance; `Some(None)` removes it.
     pub low_balance: Option<Option<NanoUsd>>,
-    /// The new setting for the state at providers to which the account's requests can refer.
+    /// The new setting for the state at providers that the account's requests can refer to.
     pub provider_state: Option<ProviderState>,
     /// The new percentages of quotas at which notices are sent. `Some(None)` means those in the configuration.
     pub notify: Option<Option<Thresholds>>,
@@ -304,8 +305,9 @@ impl AccountTermsChange {
     }
 }
 
-/// All percentages of a quota at which a notice can be sent. A ledger records when each is reached. The key's own setting, or
-/// else that of its account, or else the configuration determines which of them cause a notice.
+/// All percentages of a quota at which a notice can be sent. A ledger records when spending reaches each percentage. The key's
+/// own setting determines which percentages cause a notice. If the key has no setting, the setting of its account applies. If the
+/// account has none either, the configuration applies.
 pub(crate) const PERCENTS: [u8; 6] = [50, 75, 80, 90, 95, 100];
 
 /// The percentages of a quota at which notices are sent: a subset of [`PERCENTS`].
@@ -317,7 +319,7 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// Creates a set of percentages, which are given in any order.
+    /// Creates a set of percentages. They can be given in any order.
     ///
     /// # Errors
     /// Returns the first percentage that is not in [`PERCENTS`].

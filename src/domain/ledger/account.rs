@@ -5,7 +5,8 @@
 //! are treated as zero.
 //!
 //! **Existence.** An account is created by the first step that is applied to it, or by its first [`AccountRecord`]. Before that,
-//! it has no keys and no holds. `created_at` is the time in the first [`AccountChange::Open`] that arrives, and 0 before.
+//! it has no keys and no holds. `created_at` is the time in the first [`AccountChange::Open`] that arrives, and 0 before that
+//! step arrives.
 //!
 //! **Keys.** The account has a mirror of each key's record, with revision, revocation, expiry and terms. [`Account::admit`] has
 //! these steps:
@@ -14,14 +15,14 @@
 //! 2. If the request already has a hold, it returns that hold without further checks or changes.
 //! 3. If the call's revision of the key is lower than the mirrored one, it replies [`AdmitReply::StaleKey`].
 //! 4. If the call's revision is higher than the mirrored one, or no record is mirrored, it replaces the mirror if the account
-//!    exists. It does so even if the request is then refused.
+//!    exists. It does so even if the request is refused afterwards.
 //! 5. It makes all checks, in the order of [`Denial`], before it writes anything else. The key's expiry is compared with
 //!    `now_ms / 1000`, rounded down. Concurrency is checked for the key, then for the account. Rates are checked for the key's
 //!    requests, the key's tokens, the account's requests, and the account's tokens, in this order.
 //! 6. It writes the rate buckets, the hold and the node lease.
 //!
 //! **Remaining money.** The remaining balance is `balance - held`, where `held` is the sum of all holds. If the key has a quota,
-//! the remaining quota is `quota - spent - held`. In it, `spent` is the key's counter of the quota's current period, and `held`
+//! the remaining quota is `quota - spent - held`. Here, `spent` is the key's counter of the quota's current period, and `held`
 //! is the sum of the key's holds that were admitted in this period. If the remaining balance or quota is zero or less, the
 //! request is refused; the balance is checked first. The denial is "exhausted" if the money is spent, and "held" if running
 //! requests hold the rest. The hold is the lowest of the estimate, the remaining balance and the remaining quota. A top-up uses
@@ -105,17 +106,17 @@ pub(crate) struct AccountSummary {
     pub balance: NanoUsd,
     /// The sum of all charges.
     pub spent: NanoUsd,
-    /// The account's settings by operators.
+    /// The settings that operators have made for the account.
     pub record: AccountRecord,
-    /// The time at which the account was created, in seconds since the Unix epoch; 0 if it was charged before the step that
-    /// creates it has arrived.
+    /// The time at which the account was created, in seconds since the Unix epoch; 0 if the account was charged but the step that
+    /// creates it has not arrived yet.
     pub created_at: i64,
-    /// The sums of payments on the most recent day, and in the most recent month, with payments.
+    /// The sums of payments on the most recent day that has payments, and in the most recent month that has payments.
     #[serde(default)]
     pub paid: PaidIn,
     /// The number of the last applied step, by node.
     pub watermarks: BTreeMap<NodeId, u64>,
-    /// The number in each node's journal up to which the daily sums include the node's rows.
+    /// For each node, the number in the node's journal up to which the daily sums include the node's rows.
     pub summed: BTreeMap<NodeId, u64>,
 }
 
@@ -255,7 +256,7 @@ impl Account {
         balance.saturating_sub(self.holds.held())
     }
 
-    /// Returns the [`Account::quota_use`] of a key, with the terms in the mirror of its record.
+    /// Returns the [`Account::quota_use`] of a key, computed with the terms in the mirror of the key's record.
     fn quota_of(&self, id: &KeyId, at_ms: i64) -> Option<QuotaUse> {
         let terms = self.keys.get(id).map(AccountKey::terms).unwrap_or_default();
         self.quota_use(&terms, id, at_ms)
@@ -420,7 +421,7 @@ fn sum(one: NanoUsd, other: NanoUsd) -> NanoUsd {
 }
 
 impl Account {
-    /// Returns the account's settings by operators. Returns the default record if the account does not exist.
+    /// Returns the settings that operators have made for the account. Returns the default record if the account does not exist.
     pub(crate) fn record(&self) -> AccountRecord {
         self.summary.as_ref().map(|summary| summary.record).unwrap_or_default()
     }

@@ -1,16 +1,16 @@
-//! Learning from finished requests. For each model, it learns the ratio of the reported tokens to weir's estimates. For each key
-//! and model, it learns how many tokens a request usually reads from a cache, writes to a cache, and generates.
+//! Learning from finished requests. For each model, weir learns the ratio of the reported tokens to its own estimates. For each
+//! key and model, weir learns how many tokens a request usually reads from a cache, writes to a cache, and generates.
 //!
 //! A cache stores the beginning of a prompt. There are two predictions of the number of tokens that a request reads from a cache.
 //! Each is compared with every finished request:
 //!
-//! - **Like the last request**: the number of tokens that the last request read. This is right if prompts have the same
-//!   beginning, and if nothing is ever read from a cache.
+//! - **Like the last request**: the number of tokens that the last request read. This prediction is right if prompts have the
+//! same beginning. It is also right if nothing is ever read from a cache.
 //! - **All but the new turns**: the number of tokens up to the model's last answer, because this part of the conversation was
-//!   sent before. This is right for agents, even for many conversations at the same time.
+//!   sent before. This prediction is right for agents, even for many conversations at the same time.
 //!
-//! The prediction with the smaller recent error is used. A prediction of cached tokens is not used before it was right once. So
-//! if a key's requests never read from a cache, the hold covers their input in full.
+//! The prediction with the smaller recent error is used. A prediction of cached tokens is used only after it was right at least
+//! once. So if a key's requests never read from a cache, the hold covers their input in full.
 
 #[cfg(test)]
 mod tests;
@@ -20,8 +20,8 @@ use crate::domain::{
     wire::{tokens::TokenFactor, usage::Usage},
 };
 
-/// The minimum number of tokens, both estimated and reported, of a request from which to learn. Of the tokens of smaller
-/// requests, providers have added most.
+/// The minimum number of estimated tokens, and of reported tokens, of a request from which weir learns. In smaller requests,
+/// providers have added most of the tokens.
 pub(crate) const LEARN_TOKENS_MIN: u64 = 50;
 /// The minimum and the maximum ratio that is learned from one request, in millionths.
 const RATIO_MIN: i64 = MILLION / 4;
@@ -78,7 +78,8 @@ pub(crate) const OUTPUT_TOKENS_UNKNOWN: u64 = 2_048;
 const COUNT_MAX: u64 = 1 << 40;
 
 /// The usual number of output tokens of one key's requests to one model, as a moving average. About half of the requests generate
-/// more. Their holds grow while they run, so that the hold of a request is not much higher than its use.
+/// more tokens than this, and their holds grow while they run. Because holds can grow, the hold of a request need not be much
+/// higher than its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TypicalOutput {
     /// The average, in sixteenths of a token.
@@ -218,8 +219,8 @@ pub(crate) struct TypicalInput {
 }
 
 impl TypicalInput {
-    /// Learns from a finished request and its reported usage. `new` is the estimated number of its input tokens that begin with
-    /// the model's last answer; `None` if the conversation has no answer yet.
+    /// Learns from a finished request and its reported usage. `new` is the estimated number of its input tokens from the model's
+    /// last answer onwards; `None` if the conversation has no answer yet.
     pub(crate) fn learn(&mut self, reported: &Usage, new: Option<u64>) {
         let input = reported.input_total();
         let read = reported.cache_read_total();
@@ -245,7 +246,7 @@ impl TypicalInput {
     }
 
     /// Splits `input` tokens into the expected numbers of each category, whose sum is `input`. `new` is the number of those
-    /// tokens that begin with the model's last answer; `None` if the conversation has no answer yet.
+    /// tokens from the model's last answer onwards; `None` if the conversation has no answer yet.
     pub(crate) fn estimate(&self, input: u64, new: Option<u64>) -> InputEstimate {
         let read = if self.off_by_turns < self.off_by_last {
             all_but(input, new)

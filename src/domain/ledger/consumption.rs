@@ -63,7 +63,7 @@ impl RequestTransport {
             .find(|transport| transport.as_str() == word)
     }
 
-    /// Whether the request was an HTTP request of its own.
+    /// Whether the request was a separate HTTP request.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     fn is_http(&self) -> bool {
         *self == Self::Http
@@ -80,8 +80,8 @@ pub(crate) struct RowTranslation {
 }
 
 impl RowTranslation {
-    /// Creates the list of losses, in order, as far as they fit into [`LOSSES_BYTES_MAX`]. A last entry such as `more 12`
-    /// contains the number of further losses: those that do not fit, and the `omitted` ones.
+    /// Creates the translation of a row. Its list contains the losses, in order, as far as they fit into [`LOSSES_BYTES_MAX`]. A
+    /// last entry such as `more 12` contains the number of further losses: those that do not fit, and the `omitted` ones.
     pub(crate) fn new(translated: &str, losses: impl IntoIterator<Item = String>, omitted: usize) -> Self {
         let (mut listed, mut bytes, mut more) = (Vec::new(), 0, omitted);
         for loss in losses {
@@ -103,8 +103,8 @@ impl RowTranslation {
     }
 }
 
-/// A billed request in the consumption log. Its cost can be computed again from the prices in `price_version`, with its usage and
-/// modifiers, or with those of its parts if it has parts.
+/// A billed request in the consumption log. Its cost can be computed again from the prices in `price_version` and from the usage
+/// and the modifiers of the request or, if it has parts, of its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The time at which the request ended, in milliseconds since the Unix epoch.
@@ -170,8 +170,8 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub translated: Option<SmolStr>,
     /// The members of a translated request, and the kinds of content of its answer, that were adapted or dropped, such as
-    /// `dropped tools[9]`. Values are never included. The list contains the first ones in at most 768 bytes, and then the number
-    /// of the others, such as `more 12`.
+    /// `dropped tools[9]`. Values are never included. The list contains the entries that fit into 768 bytes, followed by the
+    /// number of the others, such as `more 12`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<SmolStr>,
 }
@@ -186,9 +186,9 @@ pub(crate) struct ChargeLine {
     pub line: PriceLine,
 }
 
-/// Returns the lines of a row's charge while its prices are still in the catalogue. `find` returns the current price of a
-/// catalogue model at the row's provider. `None` if a price is missing or has another version than in the row, or if the lines do
-/// not add up to the charge: no lines are better than wrong ones.
+/// Returns the lines of a row's charge. This is possible only while the row's prices are still in the catalogue. `find` returns
+/// the current price of a catalogue model at the row's provider. `None` if a price is missing or has another version than in the
+/// row, or if the lines do not add up to the charge, because no lines are better than wrong lines.
 pub(crate) fn price_lines(row: &Row, find: impl Fn(&str) -> Option<Arc<Price>>) -> Option<Vec<ChargeLine>> {
     let of_version = |model: &str, version: &str| find(model).filter(|price| price.version() == version);
     let (usage, modifiers) = (&row.usage, &row.modifiers);
@@ -220,7 +220,7 @@ impl Row {
     /// Appends the row's JSON to `out`.
     ///
     /// # Errors
-    /// As for [`serde_json::to_writer`].
+    /// The same errors as [`serde_json::to_writer`].
     pub(crate) fn write_json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         let Self {
             time_ms,

@@ -1,6 +1,6 @@
-//! Daily sums of the consumption log. For each day (UTC), they contain the usage of each model by an account, by each of its keys
-//! and by each tag. A request belongs to the day on which it ended. A store updates the sums in the same atomic step in which it
-//! adds the rows.
+//! Daily sums of the consumption log. For each day (UTC) and each model, they contain the usage of an account, of each of its
+//! keys and of each tag. A request belongs to the day on which it ended. A store updates the sums in the same atomic step in
+//! which it adds the rows.
 //!
 //! A negative number or cost is treated as zero. Each number, each cost and every sum is at most 2^53 - 1.
 
@@ -30,7 +30,7 @@ const COUNT_MAX: u64 = NanoUsd::MAX.nanos().unsigned_abs();
 const DAY_MS: i64 = 24 * 3600 * 1000;
 /// The modulus of digests. It is so small that a double can represent the sum of two digests exactly.
 const DIGESTS: u64 = 1 << 48;
-/// A size in bytes that most rows do not exceed in the form of the journal.
+/// A number of bytes that is sufficient for most rows in the form of the journal.
 const ROW_BYTES: usize = 512;
 
 /// Sums over rows of the consumption log.
@@ -100,7 +100,8 @@ pub(crate) struct RowSums<'r> {
     of_tags: DailySums,
 }
 
-/// The tags of one account that have sums of their own on one day: the first `TAGS_A_DAY_MAX` different tags in that day's rows, except
+/// The tags of one account that have sums of their own on one day: the first `TAGS_A_DAY_MAX` different tags in that day's rows,
+/// except
 /// session tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DayTags(BTreeSet<Tag>);
@@ -110,8 +111,8 @@ pub(crate) fn day_of(row: &Row) -> i64 {
     row.time_ms.div_euclid(DAY_MS)
 }
 
-/// Returns the digest of a row. The digest consists of the lowest 48 bits of the first eight bytes, in little-endian order, of a
-/// SHA-256. The SHA-256 is that of the row's bytes in the journal.
+/// Returns the digest of a row. It is computed from the SHA-256 of the row's bytes in the form of the journal. The first eight
+/// bytes of the SHA-256 are a number in little-endian order. The digest consists of the lowest 48 bits of this number.
 fn digest_of(row: &Row) -> u64 {
     let mut bytes = Vec::with_capacity(ROW_BYTES);
     row.write_bytes(&mut bytes);
@@ -307,8 +308,8 @@ pub(crate) struct SumDifference {
     pub(crate) of_rows: Sums,
 }
 
-/// Returns the differences between the ledger's sums and the sums of the rows, sorted by day, subject and model. A missing sum
-/// equals a sum of zero.
+/// Returns the differences between the ledger's sums and the sums of the rows, sorted by day, subject and model. A missing sum is
+/// treated as a sum of zero.
 pub(crate) fn differences(kept: &DailySums, of_rows: &DailySums) -> Vec<SumDifference> {
     let places: BTreeSet<_> = kept.0.keys().chain(of_rows.0.keys()).collect();
     let of = |sums: &DailySums, place| sums.0.get(place).copied().unwrap_or_default();

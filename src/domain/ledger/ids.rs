@@ -28,7 +28,7 @@ impl NodeId {
         ))
     }
 
-    /// Returns the name that means no journal. No journal ever has this name.
+    /// Returns the name that stands for the absence of a journal. No journal ever has this name.
     pub(crate) fn none() -> Self {
         Self(format_smolstr!("{NODE_PREFIX}{}", "0".repeat(NODE_RANDOM_CHARS)))
     }
@@ -133,7 +133,8 @@ impl From<OperationId> for String {
 pub(crate) const TAGS_MAX: usize = 5;
 const NAME_BYTES_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 64;
-/// The name of the tag for a client's session. There are no daily sums for this tag, because sessions are many and short.
+/// The name of the tag for a client's session. There are no daily sums for this tag, because there are many sessions and each of
+/// them is short.
 pub(crate) const SESSION: &str = "session";
 
 /// A tag in the form `name=value`. Neither part contains a space, a comma or a quote, so lists of tags need no escapes.

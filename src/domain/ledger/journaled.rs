@@ -6,7 +6,7 @@
 //! distinguished from damage (`journal/replay.rs`).
 //!
 //! - A number has seven bits in each byte, the lowest bits first. If the highest bit of a byte is set, another byte follows. The
-//!   value of the last byte is its seven bits plus one.
+//! last byte contains its seven bits plus one, so that it is never zero.
 //! - A signed number is stored as an unsigned one: 0, -1, 1, -2, ... are stored as 0, 1, 2, 3, ...
 //! - A string is its length in bytes, followed by its UTF-8. Each zero byte in it is replaced by two bytes that never occur in
 //!   UTF-8.
@@ -79,7 +79,7 @@ mod has {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Record {
-    /// A request is about to be forwarded. It is followed by a step that settles the request, at the latest when weir starts
+    /// A request is about to be forwarded. A step that settles the request follows this record, at the latest when weir starts
     /// again.
     #[serde(skip)]
     Admit(Box<AdmittedRequest>),
@@ -104,7 +104,7 @@ pub(crate) enum Record {
     Account {
         /// The account's name.
         account: SmolStr,
-        /// The account's settings by operators.
+        /// The settings that operators have made for the account.
         record: AccountRecord,
     },
     /// A key was deleted.
@@ -120,7 +120,7 @@ pub(crate) enum Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdmittedRequest {
     /// The row that is used if weir crashes before the answer's head arrives. It charges the estimated input as uncached, at the
-    /// most expensive of the request's providers.
+    /// prices of the most expensive of the request's providers.
     pub row: Arc<Row>,
     /// The number of tokens that were deducted from the tokens per minute at admission.
     pub tokens_estimated: u64,

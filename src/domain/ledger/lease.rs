@@ -1,6 +1,6 @@
 //! Leases of budget. A lease is an amount that a store sets aside for one node and one key of an account, so that the node can
-//! admit the key's requests without calling the store. [`super::account`] is the store's part, and [`node`] the node's. Fields
-//! with the name `places` contain slots of a concurrency limit.
+//! admit the key's requests without calling the store. [`super::account`] is the store's part, and [`node`] is the node's part.
+//! Fields with the name `places` contain slots of a concurrency limit.
 
 pub(crate) mod node;
 
@@ -20,10 +20,10 @@ use crate::domain::{
 
 /// A single lease gets at most 1/16 of the remaining money, rate or slots.
 pub(crate) const PART_OF_LEFT: i64 = 16;
-/// All leases together get at most 1/4 of the remaining money, rate or slots. Because of this reserve, there is time to recall
+/// All leases together get at most 1/4 of the remaining money, rate or slots. The rest is a reserve, which leaves time to recall
 /// the leases when a limit becomes near.
 pub(crate) const ALL_PART_OF_LEFT: i64 = 4;
-/// A lease does not grow if it could grow by less than 1/4 of the wanted amount, because the limit is then near.
+/// A lease does not grow if it could grow by less than 1/4 of the wanted amount, because this means that the limit is near.
 pub(crate) const PART_OF_WANTED: i64 = 4;
 /// The time in which nodes return recalled leases, in milliseconds. During this time, no top-up of a running request is refused
 /// for lack of money.
@@ -111,8 +111,8 @@ pub struct LeaseCall {
     /// The requests and tokens that were admitted from the lease since the lease began.
     #[serde(default)]
     pub used: RateUse,
-    /// The requests and tokens that the lease should have for further requests, if rates are limited. The store takes back any
-    /// excess in every call, and adds missing ones in a call with [`LeaseChange::Grow`].
+    /// The requests and tokens that the lease should have for further requests, if rates are limited. In every call, the store
+    /// takes back any excess. In a call with [`LeaseChange::Grow`], it also adds the missing requests and tokens.
     #[serde(default)]
     pub free: RateUse,
     /// The number of wanted slots, if concurrency is limited. A lower number takes effect with any call, and a higher number only
@@ -139,7 +139,7 @@ pub enum LeaseChange {
 /// The reply to a [`LeaseCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseReply {
-    /// The lease exists. It may have grown or not.
+    /// The lease exists. The call may or may not have made it grow.
     Held(LeaseGrant),
     /// The lease did not begin, because a limit is near or because the key or its account is not allowed to have leases now.
     Refused,
@@ -158,8 +158,8 @@ pub struct LeaseGrant {
     /// The requests and tokens that the holder is allowed to admit from the lease. The name of this field in JSON is `given`.
     #[serde(default, rename = "given")]
     pub allowance: LeaseAllowance,
-    /// The state of the key and the account, as for a request of the key. `hold` is the lease's amount: everything granted, minus
-    /// everything returned and charged. `at_ms` is the current time.
+    /// The state of the key and the account, as in the reply to an admission call. `hold` is the lease's amount: everything
+    /// granted, minus everything returned and charged. `at_ms` is the current time.
     pub grant: Grant,
 }
 

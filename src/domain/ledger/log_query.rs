@@ -92,8 +92,8 @@ impl LogFilter {
             && self.tag.as_ref().is_none_or(|tag| row.tags.contains(tag))
     }
 
-    /// Whether this filter equals `other` except for its beginning, which is the same or later. All rows that match this filter
-    /// then match `other`, too.
+    /// Whether this filter equals `other`, except that its time range may begin later. If so, all rows that match this filter
+    /// also match `other`.
     pub(crate) fn is_suffix_of(&self, other: &Self) -> bool {
         self.since_ms >= other.since_ms
             && *self
@@ -162,7 +162,7 @@ pub(crate) fn row_sort_key(row: &Row) -> (&str, i64, &str) {
     (&row.account, row.time_ms, &row.request_id)
 }
 
-/// The maximum number of nodes that a warning contains.
+/// The maximum number of nodes that a warning names.
 const NAMED_MAX: usize = 5;
 /// The length of a mark's digest, in hexadecimal digits.
 const DIGEST_CHARS: usize = 16;

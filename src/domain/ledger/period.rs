@@ -1,7 +1,7 @@
 //! The periods for which spending is counted. A request belongs to the periods that contain the time of its admission. Each
 //! period has its own counters, so no counter has to be reset.
 //!
-//! In memory, a period is a variant with a number. In stores, journals and JSON, it is its name.
+//! In memory, a period is a variant with a number. In stores, journals and JSON, a period is a string that contains its name.
 
 use std::{
     fmt,
@@ -274,8 +274,8 @@ pub(crate) fn disabled_account_headers() -> Vec<SpendHeader> {
     rejected_headers("org_level_disabled")
 }
 
-/// Returns the headers that every refusal has. For a client that is signed in to a gateway, they must contain a reason: otherwise
-/// Claude Code does not display the message of a 429 unchanged.
+/// Returns the headers that every refusal has. They must contain a reason for clients that are signed in to a gateway. Without a
+/// reason, Claude Code does not display the message of a 429 unchanged.
 fn rejected_headers(reason: &str) -> Vec<SpendHeader> {
     vec![(STATUS, "rejected".to_owned()), (DISABLED_REASON, reason.to_owned())]
 }

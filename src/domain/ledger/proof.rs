@@ -35,9 +35,9 @@ pub(crate) struct DayProof {
     summed: BTreeMap<NodeId, u64>,
     row_sums: DailySums,
     tags: DayTags,
-    /// For each lane, the numbers of the rows that were added from its tail, because they are not in the log backend yet.
+    /// For each lane, the numbers of the rows that were added as pending, because they are not in the log backend yet.
     pending: BTreeMap<NodeId, BTreeSet<u64>>,
-    /// For each lane, a number: all its rows with lower numbers are in the log backend or were added from its tail.
+    /// For each lane, a number. All rows of the lane with lower numbers are in the log backend or were added as pending.
     reached: BTreeMap<NodeId, u64>,
 }
 
@@ -46,18 +46,18 @@ pub(crate) struct DayProof {
 pub(crate) struct ProofOutcome {
     /// The differences between the rows and the sums. If there are none, the day is proven.
     pub(crate) differences: Vec<SumDifference>,
-    /// The lanes from which rows that the sums include may still be missing; empty if nothing differs. If there are such lanes,
-    /// the proof cannot be completed yet.
+    /// The lanes that may still lack rows that the sums include; empty if there are no differences. If there are such lanes, the
+    /// proof cannot be completed yet.
     pub(crate) behind: Vec<NodeId>,
-    /// The number of rows that the sums include in excess of the rows that were read.
+    /// The number of rows that the sums include minus the number of rows that were read, at least 0.
     pub(crate) missing: u64,
     /// Whether the sums of all keys add up to those of the account.
     pub(crate) sums_agree: bool,
 }
 
 impl DayProof {
-    /// Creates a proof of a day. `kept` are its sums and `summed` contains, for each lane, the number of the last row in these
-    /// sums. Both must be of the same moment.
+    /// Creates a proof of a day. `kept` contains the sums of the day. `summed` contains, for each lane, the number of the last
+    /// row in these sums. Both must be of the same moment.
     pub(crate) fn new(kept: DailySums, summed: BTreeMap<NodeId, u64>) -> Self {
         let mut proof = Self {
             summed,
@@ -150,7 +150,7 @@ impl DayProof {
     }
 }
 
-/// Returns the tags for which there are sums of their own.
+/// Returns the tags that have sums of their own.
 fn own_tags(kept: &DailySums) -> impl Iterator<Item = Tag> {
     kept.iter().filter_map(|sum| match sum.subject {
         SumSubject::Tag(tag) => Some(tag),
@@ -249,13 +249,14 @@ impl CountedPeriod {
     }
 
     /// Returns the first day of the period and the day after its last day. A request takes a day at most. So only requests that
-    /// ended on these two days can be included in the sums of the period's days and not in its counter, or the reverse.
+    /// ended on one of these two days can be included in the sums of the period's days but not in its counter, or in its counter
+    /// but not in the sums.
     pub(crate) fn edges(&self) -> [i64; 2] {
         [self.first, self.last + 1]
     }
 
-    /// Corrects `spent`, which was computed from the sums of the period's days, for a row whose request ended on one of the
-    /// [`CountedPeriod::edges`].
+    /// Corrects `spent` for a row whose request ended on one of the [`CountedPeriod::edges`]. `spent` was computed from the sums
+    /// of the period's days.
     pub(crate) fn correct(&self, spent: &mut SpendByKey, row: &Row) {
         let (ended, admitted) = (day_of(row), row.admitted_ms.div_euclid(DAY_MS));
         let cost = row.cost_nano_usd.clamp(NanoUsd::ZERO, NanoUsd::MAX);

@@ -25,7 +25,7 @@ const WARNING_PERCENT: i128 = 75;
 const CRITICAL_PERCENT: i128 = 95;
 
 /// Returns a report of a key's quota and spending at `now_ms`, the store's time in milliseconds since the Unix epoch. It has the
-/// form that Claude Code expects from its own gateway, whose `GET /protocol` describes it
+/// form that Claude Code expects from its own gateway. `GET /protocol` of that gateway describes the form
 /// (<https://code.claude.com/docs/en/claude-apps-gateway>). Amounts are in whole cents, rounded down.
 pub(crate) fn quota_report(terms: &KeyTerms, spend: &KeySpend, now_ms: i64) -> Value {
     let Some(quota) = terms.quota else {
@@ -167,8 +167,9 @@ impl UsageReport {
         self.total = sums.into_iter().fold(self.total, |total, sum| total.plus(&sum.sums));
     }
 
-    /// Returns at most `most` lines: the most recent days, or else the lines with the highest costs. The lines are sorted by
-    /// name. If lines are omitted and the report is not by day, they are sorted by cost, the lowest first.
+    /// Returns at most `most` lines: the most recent days in a report by day, otherwise the lines with the highest costs. The
+    /// lines are sorted by name if the report is by day or no lines are omitted. Otherwise, they are sorted by cost, the lowest
+    /// first.
     pub(crate) fn lines(&self, by: SplitBy, most: usize) -> impl Iterator<Item = (&str, &Sums)> {
         let mut lines: Vec<(&str, &Sums)> = self.lines.iter().map(|(name, sums)| (name.as_str(), sums)).collect();
         lines.sort_unstable_by_key(|(name, _)| *name);
@@ -221,7 +222,7 @@ pub struct AccountView {
     pub held: NanoUsd,
     /// The number of running requests.
     pub running: u64,
-    /// The account's settings by operators.
+    /// The settings that operators have made for the account.
     pub record: AccountRecord,
     /// The credits and adjustments of today (UTC), by the store's clock.
     pub paid_today: NanoUsd,
@@ -232,8 +233,8 @@ pub struct AccountView {
 }
 
 impl AccountView {
-    /// Whether a payment is due, because the balance is at or below its low mark, or is zero or less, so that no request is
-    /// admitted.
+    /// Whether a payment is due: the balance is at or below the account's low mark, or it is zero or less. With a balance of zero
+    /// or less, no request is admitted.
     pub(crate) fn is_low(&self) -> bool {
         self.balance <= self.record.terms.low_balance.unwrap_or_default().max(NanoUsd::ZERO)
     }
@@ -302,7 +303,7 @@ impl DailyCosts {
         }
     }
 
-    /// Adds the costs in `sums` to the names into which `by` splits them.
+    /// Adds the costs in `sums`. `by` determines the name to which each cost is added.
     pub(crate) fn add<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>, by: SplitBy) {
         for sum in sums {
             self.add_cost(&by.name(sum), sum.day, sum.sums.cost_nano_usd);

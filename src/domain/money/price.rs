@@ -51,8 +51,8 @@ pub struct CostShare {
 }
 
 /// The maximum number of parts in one row. Each part is a group of runs with the same purpose, model and tier. An answer with
-/// advice, a compaction and a fallback has four. When there are four groups, a run that belongs to none of them is added to the
-/// group whose price makes the run most expensive.
+/// advice, a compaction and a fallback has four parts, because the answer itself is one of them. If there are already four
+/// groups, a run that belongs to none of them is added to the group in which the run costs most.
 pub(crate) const PARTS_MAX: usize = 4;
 
 /// A run of a model within an answer, with the price of its model.
@@ -379,7 +379,7 @@ pub(crate) struct TokenPrice(u64);
 #[schemars(with = "String", inline)]
 pub(crate) struct CallPrice(u64);
 
-/// A multiplier of prices, in millionths. A price list and JSON have it as a decimal number.
+/// A multiplier of prices, in millionths. In a price list and in JSON, it is a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", inline)]
 pub(crate) struct PriceFactor(u64);
@@ -432,7 +432,7 @@ impl PriceFactor {
     }
 }
 
-/// The error that a string is not a price or a multiplier.
+/// The error for a string that is not a price or a multiplier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum DecimalError {
     /// The value is not a decimal number in quotes.
@@ -521,7 +521,7 @@ mod counted_tests {
 
     use super::*;
 
-    /// A number of any size up to the largest, small ones more often.
+    /// Generates numbers from 0 to `most`. Small numbers are more likely.
     fn number(most: u64) -> impl Strategy<Value = u64> {
         (0..=most, 0..64_u32).prop_map(|(number, shift)| number >> shift)
     }

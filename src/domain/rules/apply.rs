@@ -1,5 +1,5 @@
-//! Applies a provider's body edits by splicing them into the client's text. All text that no edit changes stays byte for byte:
-//! the order of members, white space, the spelling of numbers, and unknown members.
+//! Applies a provider's body edits by splicing them into the client's text. All other text stays unchanged, byte for byte,
+//! including the order of members, white space, the spelling of numbers, and unknown members.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use crate::domain::{
 };
 
 /// Edits the body `text`, which `scan` describes. Replaces the model's name, if the body contains it, with `upstream_model`, and
-/// then applies the provider's edits in the order of its file. Returns `None`, without a copy, if nothing has changed.
+/// then applies the provider's edits in the order of its file. Returns `None`, without copying the text, if nothing has changed.
 ///
 /// If an object has several members of the same name, an edit applies to each of them. If the member at an edit's path is
 /// missing, `set` adds it, provided that its parent exists; any other edit does nothing. Numbers that are too large for any
@@ -36,8 +36,8 @@ pub fn edit_body(
     Ok(edited.or_else(|| (!splices.is_empty()).then(|| apply_splices(text, &mut splices))))
 }
 
-/// Returns the text after all edits for which `applies` is true; `None` if no edit has changed anything. The splices in `splices`
-/// are applied together with those of the first batch that contains such an edit.
+/// Returns the text after all edits for which `applies` is true; `None` if no edit has changed anything. The splices that
+/// `splices` already contains are applied together with those of the first batch in which `applies` is true for an edit.
 fn edit_batches<'r>(
     rules: &'r BodyRules,
     applies: impl Fn(&BodyEdit) -> bool,
@@ -153,8 +153,8 @@ fn equals_scalar(value: &[u8], scalar: &Scalar) -> bool {
     }
 }
 
-/// Whether a value, given as JSON text, is a string whose text begins with `beginning`. Nothing is copied unless the string
-/// agrees with `beginning` up to an escape.
+/// Whether a value, given as JSON text, is a string whose text begins with `beginning`. The string is copied only if it equals
+/// `beginning` up to its first escape.
 fn begins_with(value: &[u8], beginning: &str) -> bool {
     let Some(inner) = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) else {
         return false;
@@ -241,8 +241,8 @@ fn printable_value(value: &[u8]) -> String {
     shown
 }
 
-/// The members of an object, or elements of an array, that the walk has passed. It determines which commas are removed along with
-/// removed members or elements.
+/// The state of the walk over the members of an object or the elements of an array. It determines which commas are removed
+/// together with members or elements.
 #[derive(Default)]
 struct Siblings {
     /// The position at which the last sibling ends; `None` before the first sibling.
@@ -296,7 +296,7 @@ pub enum EditError {
     Refused {
         /// The edit's line in the provider's file, counted from 1.
         line: usize,
-        /// The message to the client. It contains at most a bounded part of the request.
+        /// The message to the client. Any text from the request in this message is limited in length.
         message: String,
     },
 }
@@ -313,8 +313,8 @@ pub(in crate::domain::rules) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns `text` with all splices applied, which takes one copy. Splices must not overlap. Splices at the same position are
-/// applied in order.
+/// Returns a copy of `text` with all splices applied. Splices must not overlap. Splices at the same position are applied in
+/// order.
 pub(in crate::domain::rules) fn apply_splices(text: &[u8], splices: &mut [Splice<'_>]) -> Vec<u8> {
     splices.sort_by_key(|splice| splice.range.start);
     let added: usize = splices.iter().map(|splice| splice.text.len()).sum();

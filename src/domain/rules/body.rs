@@ -212,7 +212,7 @@ impl BodyEdit {
     }
 
     /// Whether this edit removes elements of an array, and `inner` reads and changes only values inside elements of that array.
-    /// In the elements that stay, `inner` then finds the same values as after the removal.
+    /// If so, `inner` finds the same values in the remaining elements before and after the removal.
     fn removes_elements_around(&self, inner: &Self) -> bool {
         let is_element_removal = self.op == BodyOp::Remove && self.path.last() == Some(&BodyPathStep::Each);
         let is_inside = |path: &Vec<BodyPathStep>| path.len() > self.path.len() && path.starts_with(&self.path);

@@ -1,5 +1,5 @@
-//! The conditions of a provider file's edits: tests of the request, and of the JSON around the edited member.
-//! Both as written in the file ([`RawCondition`]) and as compiled ([`Condition`]).
+//! The conditions of a provider file's edits: tests of the request, and of the JSON around the edited member. This module
+//! contains their form in the file ([`RawCondition`]) and their compiled form ([`Condition`]).
 
 use std::fmt;
 
@@ -23,8 +23,8 @@ pub struct RequestFacts<'a> {
     pub headers: &'a HeaderMap,
 }
 
-/// `when = { .. }`: one condition of an edit. It tests the member of the body, the header or the model that exactly one of
-/// `model`, `header`, `field` and `root_field` names.
+/// `when = { .. }`: one condition of an edit. Exactly one of `model`, `translated`, `header`, `field` and `root_field` is given
+/// and determines what the condition tests.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawCondition {
@@ -129,8 +129,8 @@ pub(crate) enum Scalar {
 }
 
 impl Condition {
-    /// Whether the condition holds, as far as the request's model and headers decide it. Returns true for a condition on the
-    /// body.
+    /// Whether the condition can hold for a request with these facts. Always true for a condition on the body, because the facts
+    /// do not include the body.
     pub(super) fn may_hold(&self, facts: &RequestFacts<'_>) -> bool {
         match self {
             Self::Model(pattern) => pattern.matches(facts.model),

@@ -175,7 +175,8 @@ impl EndpointTemplate {
         path_and_query
     }
 
-    /// Returns the parsed request target for a model, with the query that clients usually send for `operation` prepared.
+    /// Returns the parsed request target for a model. The result also contains the target with the query that clients usually
+    /// send for `operation`.
     ///
     /// # Errors
     /// The target is longer than a [`Uri`] can be.

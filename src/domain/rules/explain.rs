@@ -1,5 +1,5 @@
 //! Explains how a provider file changes one request: applies the file's edits one by one and records the lines that made a
-//! change. Explains the translation of a request too.
+//! change. Also explains the translation of a request.
 
 mod translated;
 
@@ -120,8 +120,8 @@ pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>
     explain_as(compiled, question, None)
 }
 
-/// Translates a request if `client` states the protocol of its client, and then applies a provider file to it, edit by edit.
-/// Returns what the translation lost and what each edit changed.
+/// Translates a request if `client` is given, and then applies a provider file to the request, edit by edit. Returns what the
+/// translation lost and what each edit changed.
 ///
 /// # Errors
 /// The body is not JSON, the operation or the model is unknown, or the provider does not serve it.

@@ -37,7 +37,7 @@ pub(crate) struct RawQuery {
     pub default: BTreeMap<String, Spanned<String>>,
 }
 
-/// A provider's header edits in the order in which they are applied: removals, renames, values set, and defaults.
+/// A provider's header edits in the order in which they are applied: remove, rename, set, default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadEdits(pub(super) Vec<HeadEdit>);
 
@@ -55,7 +55,7 @@ pub(crate) struct HeadEdit {
 pub(crate) enum HeadOp {
     /// Removes the header.
     Remove(HeaderName),
-    /// Renames the first header to the second, whose own values are removed.
+    /// Renames the first header to the second. Existing values of the second header are removed.
     Rename(HeaderName, HeaderName),
     /// Sets the header's value, replacing the values that the client sent.
     Set(HeaderName, HeaderValue),
@@ -144,7 +144,7 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'>')
     .add(b'?');
 
-/// A provider's query edits in the order in which they are applied: removals, values set, and defaults.
+/// A provider's query edits in the order in which they are applied: remove, set, default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryEdits(pub(super) Vec<QueryEdit>);
 

@@ -37,7 +37,8 @@ pub struct Provider {
     pub missing_secrets: Vec<MissingSecret>,
     /// The URL of each operation that the provider serves.
     pub endpoints: EndpointTemplates,
-    /// The backends whose scheme, host and port replace those of the endpoints. If there are none, the endpoints' own apply.
+    /// The backends whose scheme, host and port replace those of the endpoints. If there are none, the endpoints keep their own
+    /// scheme, host and port.
     pub origins: Vec<WeightedOrigin>,
     /// The timeouts that replace those of `[upstream]` in weir.toml.
     pub timeouts: ProviderTimeouts,
@@ -49,7 +50,7 @@ pub struct Provider {
     pub refusals: RefusalShape,
     /// The rules that determine the meaning of an error if its status is not sufficient.
     pub error_rules: ErrorRules,
-    /// Whether the provider stores nothing of a Responses request that a later request could refer to.
+    /// Whether the provider is stateless: it does not store Responses requests, so later requests cannot refer to them.
     pub stateless: bool,
     /// The model that serves requests for unlisted names of a model family.
     pub fallback: Option<Fallback>,
@@ -128,8 +129,8 @@ impl Provider {
     }
 
     /// Returns the operation to which requests in other protocols are translated. Of the operations that the provider serves, it
-    /// is the one in which the least reasoning and the fewest tools are lost. A request to Gemini is always a stream. `None` if
-    /// the provider has no endpoint that generates answers.
+    /// is the one in which the least reasoning and the fewest tools are lost. For Gemini, it is always the streaming operation.
+    /// `None` if the provider has no endpoint that generates answers.
     pub(crate) fn translation_operation(&self) -> Option<UpstreamOperation> {
         let preferred = [
             UpstreamOperation::Client(Operation::Messages),
@@ -175,7 +176,7 @@ pub struct Credential {
     pub name: String,
     /// The credential's share of the requests, relative to the other credentials; at least 1.
     pub weight: u16,
-    /// The secret, checked to be valid in a header.
+    /// The secret. It contains only characters that are valid in a header.
     pub secret: Secret,
     /// The value of the header that contains the credential, marked as sensitive.
     pub header: HeaderValue,

@@ -1,5 +1,5 @@
-//! The content of a provider file as written: a type for each table, which the strict TOML parser fills. The types of conditions
-//! and of the edits of headers and queries are next to the types to which they are compiled.
+//! The content of a provider file as written: a type for each table, which the strict TOML parser fills. The types for
+//! conditions, header edits and query edits are in the modules of the corresponding compiled types.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, path::Path};
 
@@ -55,7 +55,7 @@ pub(crate) struct RawProvider {
     /// Rules that determine the meaning of an error if its status is not sufficient.
     #[serde(default)]
     pub error: Vec<Spanned<RawErrorRule>>,
-    /// Whether the provider stores nothing of a Responses request that a later request could refer to.
+    /// Whether the provider is stateless: it does not store Responses requests, so later requests cannot refer to them.
     #[serde(default)]
     pub stateless: bool,
     /// The model that serves requests for unlisted names of a model family.
@@ -117,7 +117,7 @@ pub(crate) struct RawEndpoints {
     pub messages: Option<Spanned<String>>,
     /// The URL for `POST /v1/messages/count_tokens`.
     pub count_tokens: Option<Spanned<String>>,
-    /// The URL for `POST /v1/responses`, or a table of that URL and of `websocket`.
+    /// The URL for `POST /v1/responses`, or a table with that URL and `websocket`.
     pub responses: Option<Spanned<RawResponsesEndpoint>>,
     /// The URL for `:generateContent`.
     pub generate_content: Option<Spanned<String>>,
@@ -178,8 +178,8 @@ impl<'de> Deserialize<'de> for RawResponsesEndpoint {
 pub(crate) struct RawChat {
     /// The member of messages and deltas that contains the model's reasoning; the default for `None` is `reasoning_content`.
     pub reasoning: Option<ChatReasoning>,
-    /// The reasoning that weir sends back to the provider. The default for `None` is the reasoning of turns with tool calls since
-    /// the last text of the user.
+    /// The reasoning that weir sends back to the provider. The default for `None` is the reasoning of turns that have tool calls
+    /// and follow the user's last text.
     pub reasoning_back: Option<ReasoningBack>,
     /// Whether the provider accepts system messages after the first message; the default for `None` is true.
     pub system_inside: Option<bool>,
@@ -237,7 +237,7 @@ pub enum ErrorShape {
 pub enum ClientGoneAction {
     /// weir closes the connection to the provider at once.
     Abort,
-    /// weir reads the answer to its end, so that its usage is known, within the limits `client_gone_finish_*` of `[upstream]`.
+    /// weir reads the answer to its end to learn the usage. The limits for this are `client_gone_finish_*` of `[upstream]`.
     Finish,
 }
 
@@ -278,8 +278,9 @@ settings! {
         /// Other names that clients can send for the model.
         #[serde(default)]
         aliases: Vec<String> = list_of(text()).unset(Vec::new()).example(vec!["house"]),
-        /// The providers that serve the model, the preferred one first. The next one takes over when a provider fails before the
-        /// first byte of an answer ([retry]), or at once while the provider is known to fail. Only in weir.toml.
+        /// The providers that serve the model, the preferred one first. If a provider fails before the first byte of an answer,
+        /// the next one takes over ([retry]). While a provider is known to fail, requests go to the next one at once. Only in
+        /// weir.toml.
         #[serde(default)]
         providers: Vec<String> = list_of(text()).unset(Vec::new()).example(vec!["anthropic"]),
         /// The provider's name for the model. Default: the public name.
@@ -311,7 +312,7 @@ settings! {
         #[serde(default)]
         free: bool = flag(false),
         /// Whether the model can reason without including the reasoning in its answers. Only the usage at the end of such an
-        /// answer reports all output tokens, so weir reads its streams to their end after the client has disconnected.
+        /// answer reports all output tokens, so weir reads the model's streams to their end even if the client has disconnected.
         #[serde(default)]
         hidden_reasoning: bool = flag(false),
         /// When the model was released: a date or an RFC 3339 time.
@@ -329,12 +330,12 @@ pub(crate) enum RawBodyOp {
     Remove,
     /// Renames the member to `to`, unless the object already has a member of that name.
     Rename,
-    /// Replaces a number that is less than `min` or greater than `max` by that bound.
+    /// Replaces a number that is less than `min` with `min`, and a number that is greater than `max` with `max`.
     Clamp,
-    /// Replaces a string that is a key in the table `values` by the value of that key.
+    /// Replaces a string that is a key in the table `values` with the value of that key.
     Map,
     /// Refuses the request if the member is a number less than `min` or greater than `max`, or a string in the list `values`. An
-    /// edit without `min`, `max` and `values` refuses any value. Only in `[[body]]`.
+    /// edit with none of `min`, `max` and `values` refuses any value. Only in `[[body]]`.
     Refuse,
 }
 

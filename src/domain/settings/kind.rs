@@ -20,7 +20,7 @@ pub(crate) struct SettingKind<T> {
 enum SettingReader<T> {
     /// Reads the value of the setting's own key.
     Value(ReadValue<T>),
-    /// Reads several settings of the surrounding table, and combines them to one value.
+    /// Reads several settings of the surrounding table and combines them into one value.
     Flat(ReadKeys<T>),
 }
 
@@ -33,13 +33,13 @@ enum AbsentValue<T> {
     Default(String),
     /// A default value that needs no TOML.
     Unset(T),
-    /// The setting is required. The value is used after its absence was reported; `None` if reading cannot continue without the
-    /// setting.
+    /// The setting is required. If it is missing, weir reports an error and continues with this value; `None` if reading cannot
+    /// continue without the setting.
     Required(Option<T>),
 }
 
-/// Compares the new and the old value of the setting at a path, and adds the paths that differ to a set. The `bool` is true if a
-/// difference in the setting itself is added.
+/// Compares the new and the old value of the setting at a path, and adds the paths that differ to a set. If the `bool` is false,
+/// only settings inside this setting that need a restart are added.
 type DifferenceCheck<T> = Box<dyn Fn((&T, &T), &str, bool, &mut BTreeSet<String>)>;
 
 /// How a setting appears in the shipped weir.toml.

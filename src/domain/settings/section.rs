@@ -113,7 +113,8 @@ impl<'a> FileReadState<'a> {
 /// The reason why a value in the file cannot be used.
 #[derive(Debug)]
 pub(crate) enum SettingFault {
-    /// The reason, which was not reported yet. It never repeats the file, because a value could be a misplaced secret.
+    /// The reason, which was not reported yet. It never contains a value from the file, because the value could be a misplaced
+    /// secret.
     Because(String),
     /// The reason was already reported.
     Reported,
@@ -194,7 +195,8 @@ impl<'s> Section<'s> {
     }
 
     /// Reports a conflict between the setting `key` and the settings `others`, which are paths below this table. Reports nothing
-    /// if one of them could not be read. `message` must not repeat the file, because a value could be a misplaced secret.
+    /// if one of these settings could not be read. `message` must not contain a value from the file, because the value could be a
+    /// misplaced secret.
     pub(crate) fn report_fault(&self, key: &str, others: &[&str], message: impl std::fmt::Display) {
         let at = join(&self.at, key);
         let known = |key: &&str| self.reading.is_known(&join(&self.at, key));
@@ -236,7 +238,7 @@ impl ValueReader<'_> {
         self.reading.unread.borrow_mut().insert(self.at.clone());
     }
 
-    /// Returns the value as a table. The error is that the value has another type.
+    /// Returns the value as a table, or an error if the value has another type.
     pub(super) fn table(&self) -> Result<Section<'_>, SettingFault> {
         match self.value {
             DeValue::Table(table) => Ok(Section {
@@ -249,7 +251,7 @@ impl ValueReader<'_> {
         }
     }
 
-    /// Returns the value as a string. The error is that the value has another type.
+    /// Returns the value as a string, or an error if the value has another type.
     pub(crate) fn text(&self) -> Result<&str, SettingFault> {
         match self.value {
             DeValue::String(text) => Ok(text),
@@ -307,7 +309,8 @@ pub(crate) trait Settings: Sized + PartialEq + 'static {
     /// Returns the descriptions of the table's settings, in the order of their declaration.
     fn describe_keys() -> Vec<KeyDescription>;
 
-    /// Reads the settings of the table `from`. `None` if a required setting is missing or invalid, which was reported.
+    /// Reads the settings of the table `from`. Returns `None` if a required setting is missing or invalid. The error was already
+    /// reported in this case.
     fn read_keys(from: &Section<'_>) -> Option<Self>;
 
     /// Adds to `keys` the path of each setting that differs from `before`. Settings that take effect without a restart of weir
@@ -354,8 +357,8 @@ pub(crate) fn parse_settings<T: Settings>(file: &str, text: &str, folder: &Path)
 /// The file name in errors if no other name is set.
 const SETTINGS_FILE: &str = "weir.toml";
 
-/// The name of a settings file and the lines of its settings, by paths such as `provider.NAME.secret` and `model.1.name`. Any two
-/// values are equal, so that a comparison of settings ignores their lines.
+/// The name of a settings file and the lines of its settings, by paths such as `provider.NAME.secret` and `model.1.name`. All
+/// values of this type compare as equal, so a comparison of settings ignores the lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SettingLines {
     /// The file's name in error messages; empty for `weir.toml`.

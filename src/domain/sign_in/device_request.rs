@@ -146,7 +146,7 @@ const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const CHARS: usize = 8;
 
 /// A user code, which a user compares or types. It has eight consonants, so that it never spells a word (RFC 8628, section 6.1).
-/// Of the 20^8 possible codes, only few are valid at the same time, each for some minutes.
+/// Of the 20^8 possible codes, only a few are valid at the same time, each for a few minutes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct UserCode(String);
 
@@ -201,7 +201,7 @@ impl fmt::Debug for UserCode {
 }
 
 /// The stored document of an access token. Its name is the digest of the token. The token has the form of an API key, so it is
-/// accepted wherever an API key is, and is never forwarded to providers either.
+/// accepted wherever an API key is accepted. Like an API key, it is never forwarded to providers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessGrant {
     /// The id of the key for which the token authenticates requests.

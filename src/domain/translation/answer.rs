@@ -45,7 +45,7 @@ pub(crate) enum AnswerEvent<'e> {
         /// The tool's name at the provider.
         name: Cow<'e, str>,
     },
-    /// More of a call's arguments, a piece of JSON text.
+    /// A further piece of a call's arguments. All pieces together are JSON text.
     Arguments {
         /// The index of the call in this answer.
         call_index: u32,

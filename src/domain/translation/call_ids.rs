@@ -1,5 +1,5 @@
-//! Ids of tool calls. The conversion is reversible: each provider gets its own ids back, and each client gets ids that it can
-//! use.
+//! Converts the ids of tool calls. The conversion is reversible: each provider gets its own ids back, and each client gets ids
+//! that it can use.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ pub(crate) enum CallIdForm {
     NineAlphanumeric,
 }
 
-/// Returns the client's id of a call from the provider's id.
+/// Returns the client's id of the call that has this id at the provider.
 pub(crate) fn client_id(provider_id: &str) -> Cow<'_, str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let is_plain = (1..=ID_BYTES_MAX).contains(&provider_id.len())
@@ -38,7 +38,8 @@ pub(crate) fn client_id(provider_id: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(provider_id)))
 }
 
-/// Returns the provider's id of a call from the client's id: the inverse of [`client_id`], in the form that the provider accepts.
+/// Returns the provider's id of the call that has this id at the client. Reverses [`client_id`], and returns an id in the form
+/// that the provider accepts.
 pub(crate) fn provider_id(client_id: &str, form: CallIdForm) -> Cow<'_, str> {
     let escaped = client_id
         .strip_prefix(PREFIX)

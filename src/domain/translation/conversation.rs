@@ -5,7 +5,8 @@ use std::borrow::Cow;
 
 use crate::domain::translation::reasoning::ReasoningState;
 
-/// A request as its reader has interpreted it. Every member that it does not contain was reported as a loss or refused.
+/// A request, as interpreted by its reader. Every member of the client's body that is not contained here was reported as a loss
+/// or refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversation<'a> {
     /// The leading instructions, one block each.
@@ -268,7 +269,7 @@ impl ReasoningRequest {
         Self { effort, budget: None }
     }
 
-    /// Creates a request by budget in tokens.
+    /// Creates a request from a budget in tokens.
     pub(crate) fn by_budget(budget: u64) -> Self {
         let fits = |effort: &&ReasoningEffort| effort.budget() <= budget;
         let fitting = ReasoningEffort::ALL.iter().rev().find(fits);
@@ -377,7 +378,8 @@ pub(crate) enum AnswerFormat<'a> {
 
 /// Appends content. A new block can join the last turn, but earlier turns never change.
 impl<'a> Conversation<'a> {
-    /// Adds a block: to the last turn if that has the same role and is not a system turn, otherwise as a new turn.
+    /// Adds a block to the last turn if that turn has the same role and is not a system turn; otherwise adds the block as a new
+    /// turn.
     pub(crate) fn push(&mut self, role: TurnRole, block: ContentBlock<'a>) {
         match self.turns.last_mut() {
             Some(last) if last.role == role && role != TurnRole::System => last.blocks.push(block),

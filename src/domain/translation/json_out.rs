@@ -1,18 +1,18 @@
-//! Writes JSON text member by member, in the order of the calls. Nothing is parsed into a tree, so numbers, schemas and arguments
-//! keep their spelling, and equal content always produces equal bytes.
+//! Writes JSON text member by member, in the order of the method calls. Nothing is parsed into a tree, so numbers, schemas and
+//! arguments keep their spelling, and equal content always produces equal bytes.
 
 use std::fmt::Write;
 
-/// The number of bytes that are searched at once for a character that is escaped.
+/// The number of bytes that are searched at once for characters that need escapes.
 const SEARCHED_BYTES: usize = 16;
 
-/// Whether this byte is a character that a JSON string contains only in escaped form.
+/// Whether this byte is a character that must be escaped in a JSON string.
 pub(crate) const fn is_escaped(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
 }
 
-/// Returns the length of the beginning of a text that a JSON string contains unchanged. Characters that are escaped are ASCII, so
-/// the beginning ends at a character's boundary.
+/// Returns the length of the beginning of a text that needs no escapes in a JSON string. All characters that need escapes are
+/// ASCII, so this beginning ends at a character boundary.
 pub(crate) fn plain_length(text: &str) -> usize {
     let mut length = 0;
     // The compiler turns the search of a block into a few instructions, because it does not end early.
@@ -77,7 +77,7 @@ pub(crate) struct JsonObjectWriter<'o> {
 }
 
 impl JsonObjectWriter<'_> {
-    /// Writes the name of a member. The names that weir itself writes contain no characters that are escaped.
+    /// Writes the name of a member. The names that weir itself writes contain no characters that need escapes.
     fn name(&mut self, name: &'static str) -> &mut String {
         debug_assert_eq!(plain_length(name), name.len(), "{name:?} needs escapes");
         self.out.push_str(if std::mem::take(&mut self.is_empty) {

@@ -11,7 +11,7 @@ pub(crate) const LOSSES_MAX: usize = 256;
 /// The maximum length of the header's value in bytes, excluding the number of omitted losses.
 pub(crate) const HEADER_BYTES_MAX: usize = 1024;
 
-/// The treatment of a member of a request that changes the client's answer and cannot be carried over.
+/// The treatment of a request member that affects the client's answer and cannot be carried over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TranslationMode {
@@ -124,7 +124,7 @@ impl TranslationLosses {
     /// Refuses a member in strict mode; reports it as dropped in lossy mode.
     ///
     /// # Errors
-    /// The refusal, in strict mode.
+    /// The member is refused, in strict mode.
     pub(crate) fn refused_in_strict(
         &mut self,
         path: impl Into<String>,
@@ -167,7 +167,7 @@ impl TranslationLosses {
     }
 
     /// Returns the value of the header `weir-translation`: a dictionary (RFC 9651) with both protocols and the paths by verdict.
-    /// Paths beyond [`HEADER_BYTES_MAX`] are only counted, in `more`.
+    /// Paths that would make the value longer than [`HEADER_BYTES_MAX`] are only counted, in `more`.
     pub(crate) fn header(&self, from: Protocol, to: UpstreamProtocol) -> String {
         let mut value = format!("from={}, to={}", from.as_str(), to.as_str());
         let mut more = self.omitted;

@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for RawMembers<'de> {
     }
 }
 
-/// Removes every member that is followed by a member with the same name.
+/// Removes every member whose name occurs again later in the object.
 fn keep_last_of_each(members: &mut Vec<(Cow<'_, str>, &RawValue)>) {
     let mut names: QuickMap<String, usize> = QuickMap::default();
     for (index, (name, _)) in members.iter().enumerate() {
@@ -59,8 +59,8 @@ fn keep_last_of_each(members: &mut Vec<(Cow<'_, str>, &RawValue)>) {
     }
 }
 
-/// An object whose members are being read. Every member must be taken by a method; [`MemberReader::finish_options`] or
-/// [`MemberReader::finish_content`] handles the remaining members.
+/// An object whose members are being read. The methods take the known members. At the end, [`MemberReader::finish_options`] or
+/// [`MemberReader::finish_content`] must handle the members that remain.
 pub(crate) struct MemberReader<'a> {
     path: String,
     members: Vec<(Cow<'a, str>, &'a RawValue)>,
@@ -219,7 +219,7 @@ impl<'a> MemberReader<'a> {
     /// Takes a member that cannot be carried over: refuses it in strict mode, and reports it as dropped in lossy mode.
     ///
     /// # Errors
-    /// The member is present, in strict mode.
+    /// The member is present, and the mode is strict.
     pub(crate) fn refuse_in_strict(
         &mut self,
         name: &str,

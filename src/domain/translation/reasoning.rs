@@ -1,6 +1,6 @@
-//! Reasoning across protocols. A model's opaque state is sent in the client's own opaque field, wrapped in a carrier that names
-//! its maker, and returns to that maker byte for byte. Summaries of conversations are sent in the same way, but return to any
-//! model. weir stores nothing.
+//! Reasoning across protocols. A model's opaque state is sent to the client in an opaque field of the client's protocol, wrapped
+//! in a carrier that names the state's maker. When the client sends the field back, that maker gets the state unchanged.
+//! Summaries of conversations are sent in the same way, but any model can get them. weir stores nothing.
 
 use std::borrow::Cow;
 
@@ -121,8 +121,8 @@ impl ReasoningState<'_> {
     }
 
     /// Returns the carrier for this state; `None` if it would be longer than [`CARRIER_BYTES_MAX`]. `visible` is the text that
-    /// the client gets in the same block and sends back with it. If the state's text equals it, the carrier does not contain the
-    /// text.
+    /// the client gets in the same block and sends back with it. If the state's text equals `visible`, the carrier does not
+    /// contain the text.
     pub(crate) fn wrap(&self, maker: &ReasoningMaker, visible: &str) -> Option<String> {
         let without_text = match self {
             Self::Thinking { text, signature } if text == visible && !visible.is_empty() => {
@@ -153,8 +153,8 @@ pub(crate) fn wrap_summary(summary: &str, maker: &ReasoningMaker) -> Option<Stri
     carrier(maker, SUMMARY_KIND, &serde_json::to_vec(summary).ok()?)
 }
 
-/// Returns the summary of a conversation in a client's opaque field, from any maker; `None` if weir did not create the
-/// field.
+/// Returns the summary of a conversation that a client's opaque field contains, whichever maker wrote it; `None` if weir did not
+/// create the field.
 pub(crate) fn unwrap_summary(field: &str) -> Option<String> {
     if field.len() > CARRIER_BYTES_MAX {
         return None;

@@ -1,4 +1,5 @@
-//! Names of tools. A namespace and a name become one name for the provider, and calls get the client's names back.
+//! Names of tools. A namespace and a name are joined into one name for the provider. In calls, the client gets its own names
+//! back.
 
 use std::borrow::Cow;
 
@@ -109,8 +110,9 @@ impl ClientTool {
     }
 }
 
-/// Returns the name at the provider of a tool in a namespace: both joined by `__`. A character that providers do not accept
-/// becomes `_`. A name that is too long or contains such characters ends with a digest of the client's name.
+/// Returns the name of a tool at the provider. If there is a namespace, it is joined to the tool's name with `__`. A character
+/// that providers do not accept becomes `_`. A name that is too long or contains such characters ends with a digest of the
+/// client's name.
 pub(crate) fn provider_name<'a>(namespace: Option<&str>, name: &'a str) -> Cow<'a, str> {
     let joined = match namespace {
         Some(namespace) => Cow::Owned(format!("{namespace}__{name}")),
@@ -130,7 +132,7 @@ pub(crate) fn provider_name<'a>(namespace: Option<&str>, name: &'a str) -> Cow<'
     Cow::Owned(short)
 }
 
-/// Returns the name at the provider of a tool outside every namespace, whether the tool is offered or not.
+/// Returns the name at the provider of a tool without a namespace, whether the tool is offered or not.
 pub(crate) fn provider_tool_name(name: Cow<'_, str>) -> Cow<'_, str> {
     match name {
         Cow::Borrowed(name) => provider_name(None, name),

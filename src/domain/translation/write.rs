@@ -46,9 +46,10 @@ const SCHEMA_NAME: &str = "answer";
 /// The first line in the result of a tool that reported a failure.
 const ERROR_LINE: &str = "[error]";
 
-/// Returns `strict` for an answer's schema at a Responses or `chat/completions` provider; `None` if the client leaves that to the
-/// provider. Messages and Gemini always enforce a schema. Responses and `chat/completions` refuse to enforce a schema that is not
-/// closed ([`is_closed_schema`]), so such a schema gets `strict: false`, unless the client sets `strict`.
+/// Returns the value of `strict` for the schema of an answer, for a Responses or `chat/completions` provider; `None` if the
+/// client leaves the decision to the provider. Messages and Gemini always enforce a schema. Responses and `chat/completions`
+/// refuse to enforce a schema that is not closed ([`is_closed_schema`]), so such a schema gets `strict: false`, unless the client
+/// sets `strict`.
 fn schema_strictness(
     strict: Option<bool>,
     (path, schema): (&str, &str),

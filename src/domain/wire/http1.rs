@@ -24,7 +24,7 @@ pub struct ChunkFault;
 /// only one way (RFC 9112 section 7.1).
 ///
 /// The content ends with the line of the last chunk, which has the size 0. [`ChunkedTrailers`] reads the trailer fields after it.
-/// A body without trailer fields is as complete as one with them (RFC 9112 sections 7.1.2 and 8).
+/// The body is complete even if its trailer fields are missing (RFC 9112 sections 7.1.2 and 8).
 #[derive(Debug, Default)]
 pub struct ChunkedContent {
     at: ChunkState,

@@ -1,4 +1,5 @@
-//! Measures unfinished request heads of an HTTP/2 connection. It follows the frames (RFC 9113 section 4.1) without decoding them.
+//! Measures unfinished request heads of an HTTP/2 connection. The tracker follows the frames (RFC 9113 section 4.1), but does not
+//! decode their contents.
 
 /// The length of the preface that an HTTP/2 client sends first, in bytes.
 const PREFACE_BYTES: usize = 24;
@@ -10,7 +11,7 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// The flag of the last frame of a request's head.
+/// The flag that marks the last frame of a request's head.
 const END_HEADERS: u8 = 0x4;
 
 /// A tracker that follows the frames of one client as they arrive, beginning with the connection's preface.

@@ -1,5 +1,5 @@
-//! Picks the values at a few fixed paths out of JSON, in bounded memory. The JSON can have any size, and can arrive in any
-//! pieces.
+//! Picks the values at a few fixed paths out of JSON, in bounded memory. The JSON can have any size, and can be split into pieces
+//! anywhere.
 //!
 //! Only the picked values are buffered, each up to a limit; strings are skipped in bulk. The picker never fails: invalid JSON
 //! makes it inert until it is reset, and the values picked before stay readable. JSON that is completely in memory is read
@@ -48,8 +48,8 @@ pub(crate) struct Picker {
     /// The number of containers around the value that is being buffered.
     active_depth: usize,
     active_limit: usize,
-    /// The offset in the current piece at which the part of the buffered value begins that is not copied yet. This part is copied
-    /// at the end of the value or of the piece.
+    /// The offset, in the current piece, of the first byte of the buffered value that is not copied yet. The bytes from this
+    /// offset on are copied at the end of the value or of the piece.
     active_from: usize,
     /// Whether the value that is being buffered is longer than its limit.
     overflow: bool,
@@ -126,7 +126,8 @@ impl Picker {
         &self.text_counter
     }
 
-    /// Returns the position of the text that was counted in the current value, or in the last one if that is complete.
+    /// Returns the position of the text that was counted in the current value. A complete value remains the current one until the
+    /// reset.
     pub(crate) fn text_span(&self) -> TextSpan {
         self.text_span
     }
@@ -152,7 +153,8 @@ impl Picker {
         self.scratch.capacity() + self.picks.heap_bytes()
     }
 
-    /// Returns the bytes that complete the JSON value so far (`null` if nothing has arrived). `None` if it is already invalid.
+    /// Returns the bytes that must be appended to complete the JSON value read so far (`null` if nothing has arrived). `None` if
+    /// the value is already invalid.
     pub(crate) fn completion(&self) -> Option<Vec<u8>> {
         self.lexer.completion()
     }
@@ -218,7 +220,7 @@ impl Picker {
         }
     }
 
-    /// Counts the bytes `taken` as text. Ends the text if `token` ends it.
+    /// Counts the bytes `taken` as text. Ends the text if `token` is the end of the counted value.
     fn count_text(&mut self, taken: &[u8], at: usize, token: Option<PickToken>) {
         match (self.counting, token) {
             (TextCounting::No, _) => {}
@@ -318,7 +320,7 @@ impl Picker {
 impl std::ops::Deref for Picker {
     type Target = Picks<'static>;
 
-    /// Returns the values picked from the current JSON value, or from the last one if that is complete.
+    /// Returns the values picked from the current JSON value. A complete value remains the current one until the reset.
     fn deref(&self) -> &Picks<'static> {
         &self.picks
     }

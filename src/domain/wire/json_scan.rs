@@ -1,13 +1,14 @@
 //! Scans a request body once: checks that it is strict JSON (RFC 8259), reads the facts that routing, billing and the choice of a
-//! credential need, and records the tokens for the body edits of providers.
+//! credential need, and records the tokens, which the edits of the body use.
 //!
-//! No tree is built, so a 30 MB body costs one pass over its bytes and no second copy. Strictness matters because weir routes and
-//! bills by its own reading of the body, while the provider acts on its own. So a body that two parsers could read differently is
-//! refused.
+//! No tree is built, so a 30 MB body costs one pass over its bytes and no second copy. The scan is strict because weir routes and
+//! bills by its own reading of the body, while the provider parses the body again. A body that two parsers could read differently
+//! is therefore refused.
 //!
 //! The lexer is weir's own. The tape of simd-json has no offsets into the text, which splicing needs. It also unescapes strings
 //! in place, so the client's bytes would have to be mutable. sonic-rs and jiter return values one by one and leave no tape. All
-//! of them but jiter rely on `unsafe` SIMD. This lexer also skips long strings, which are most of a body, in vector steps.
+//! of these libraries except jiter rely on `unsafe` SIMD. weir's lexer also skips long strings, which are most of a body, with
+//! vector instructions.
 
 mod body_position;
 mod facts;
@@ -182,7 +183,7 @@ pub struct Scan {
     /// a non-negative integer, in tokens; `None` if there is no such value. `generationConfig` and `maxOutputTokens` can also be
     /// written in snake case, because Gemini accepts both spellings.
     pub output_max: Option<u64>,
-    /// The output limits in the body, under each of their names. They limit the request's bill.
+    /// The output limits in the body, one for each name that a limit can have. They limit the request's bill.
     pub output_limits: OutputLimits,
     /// Whether the body has a member `contents`, with any value.
     pub has_contents: bool,
@@ -191,7 +192,7 @@ pub struct Scan {
     pub unseen_usage: Option<&'static str>,
     /// The value of `store` if it is a boolean; otherwise `None`.
     pub store: Option<bool>,
-    /// Whether the body has a `thread` or `diagnostics` object. If it has, a later request can refer to the answer.
+    /// Whether the body has a `thread` or `diagnostics` object. If so, a later request can refer to the answer.
     pub may_be_continued: bool,
     /// The position of the value of `prompt_cache_key` in the body, including both quotes; `None` if it is missing.
     pub prompt_cache_key: Option<Range<usize>>,
@@ -203,7 +204,8 @@ pub struct Scan {
     pub input_tokens: u64,
     /// The facts about the turns of the conversation.
     pub turns: ConversationTurns,
-    /// Whether the body has a member that only one account at the provider can read or has cached.
+    /// Whether the body has a member that is bound to one account at the provider: only this account can read it, or has cached
+    /// it.
     pub is_account_bound: bool,
     /// The tokens of the body, which its edits use.
     pub tape: Tape,

@@ -1,5 +1,5 @@
-//! Skips JSON values that are completely in memory. It accepts the same values as the lexer of `json_pick`, which checks neither
-//! the range of numbers nor the contents of strings.
+//! Skips JSON values that are completely in memory. The functions accept the same values as the lexer of `json_pick`, which
+//! checks neither the range of numbers nor the contents of strings.
 
 use crate::domain::wire::plain_run;
 
@@ -107,7 +107,8 @@ fn skip_plain(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The objects and arrays around the current position. One bit of `arrays` for each of them is set if it is an array.
+/// The objects and arrays around the current position. `arrays` has one bit for each of them, which is set if the container is an
+/// array.
 struct OpenContainers {
     arrays: [u64; STACK_WORDS],
     /// Whether the innermost container is an array. This container has no bit in `arrays`, because it is read after each value.

@@ -83,7 +83,7 @@ impl Operation {
         }
     }
 
-    /// Whether the request's path names the model, rather than the body.
+    /// Whether the model is named in the request's path instead of its body.
     pub const fn has_model_in_path(self) -> bool {
         matches!(self.protocol(), Protocol::Gemini)
     }
@@ -299,8 +299,8 @@ fn checked_model(model: &str) -> Result<String, RequestTargetError> {
 }
 
 /// Removes every parameter `key` or `$key`, Google's other spelling, from a query. Returns the remaining query and the removed
-/// values, percent-decoded. The values are API keys, which must not reach a log, a metric or the provider. So this runs before
-/// anything else reads the query.
+/// values, percent-decoded. The values are API keys, which must not reach a log, a metric or the provider. So this function must
+/// run before anything else reads the query.
 pub(crate) fn split_key(query: &str) -> (String, Vec<String>) {
     let mut left = String::new();
     let mut keys = Vec::new();
@@ -331,13 +331,14 @@ pub(crate) const BYTES_MAX: usize = 128;
 pub(crate) const RULE: &str = "1 to 128 bytes of printable text without white space at its ends";
 
 /// Whether a string can be a model's name: it has 1 to [`BYTES_MAX`] bytes, only printable characters, and no white space at its
-/// ends. Other strings are refused before they reach a lookup or a log line. A URL percent-encodes the name when it is built.
+/// ends. Other strings are refused before they reach a lookup or a log line. When the name is put into a URL, it is
+/// percent-encoded.
 pub(crate) fn is_plausible(name: &str) -> bool {
     (1..=BYTES_MAX).contains(&name.len()) && name.trim() == name && name.chars().all(is_printable)
 }
 
-/// Whether a character is printable. Control, format, private-use and unassigned characters are not, nor is white space other
-/// than the space.
+/// Whether a character is printable. The characters that are not printable are control, format, private-use and unassigned
+/// characters, and white space other than the space.
 fn is_printable(c: char) -> bool {
     // `escape_debug` escapes these three characters with a backslash, and otherwise only characters that are not printable.
     matches!(c, '"' | '\'' | '\\') || c.is_alphanumeric() || c.escape_debug().len() == 1

@@ -154,7 +154,7 @@ fn in_band_error(kind: Option<Cow<'_, str>>, fallback: &str, code: Option<Cow<'_
 pub enum Break {
     /// The provider closed or reset the connection.
     ProviderCut,
-    /// The provider ended the answer without an error, but before the answer was complete by its protocol.
+    /// The provider ended the answer without an error, but before the answer was complete according to its protocol.
     ProviderEnded,
     /// The provider was silent for longer than its timeout.
     ProviderTimeout,
@@ -204,7 +204,8 @@ impl InBandError {
     }
 }
 
-/// Returns the HTTP status for the type or code of an error, by the three vendors' names; `None` for an unknown type or code.
+/// Returns the HTTP status for the type or code of an error, as any of the three vendors names it; `None` for an unknown type or
+/// code.
 fn status_from_word(word: &str) -> Option<u16> {
     Some(match word {
         "invalid_request_error"

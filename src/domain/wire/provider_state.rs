@@ -85,8 +85,8 @@ impl StateKind {
         }
     }
 
-    /// Whether the request continues the state. Then only the provider and credential that have the state can serve the request,
-    /// even if weir has not recorded them.
+    /// Whether the request continues the state. If so, only the provider and credential that have the state can serve the
+    /// request, even if weir has not recorded which ones these are.
     pub const fn is_continued(self) -> bool {
         matches!(
             self,

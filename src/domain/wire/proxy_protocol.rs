@@ -32,11 +32,11 @@ pub enum ProxyHeaderProgress {
 #[error("the connection does not begin with a valid PROXY protocol header")]
 pub struct ProxyHeaderInvalid;
 
-/// Reads a PROXY protocol header at the beginning of a connection. `bytes` must not contain anything after the header. So before
-/// the next call the caller adds at most as many bytes as [`ProxyHeaderProgress::Needs`] contains.
+/// Reads a PROXY protocol header at the beginning of a connection. `bytes` must contain nothing after the header, so the caller
+/// adds at most the number of bytes in [`ProxyHeaderProgress::Needs`] before the next call.
 ///
 /// # Errors
-/// The bytes cannot become a header of at most [`HEADER_BYTES_MAX`] bytes, or contain more than the header.
+/// The bytes are not the beginning of a valid header of at most [`HEADER_BYTES_MAX`] bytes, or other bytes follow the header.
 pub fn read(bytes: &[u8]) -> Result<ProxyHeaderProgress, ProxyHeaderInvalid> {
     match bytes.first() {
         None => Ok(ProxyHeaderProgress::Needs(TEXT_BYTES_MIN)),

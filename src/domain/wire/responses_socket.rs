@@ -1,6 +1,6 @@
 //! Responses over WebSocket, without any input or output. A client's frame becomes the body of a `POST /v1/responses`
 //! ([`client_frame`]), and the answer's events and errors become frames ([`server_frame`]). Conversations that clients continue
-//! by the id of a response are stored within limits ([`ConversationStore`]). At a provider's WebSocket, the body of a POST
+//! by the id of a response are stored within limits ([`ConversationStore`]). On a WebSocket to a provider, the body of a POST
 //! becomes a frame, and the provider's frames become the answer to the POST ([`provider_frame`]).
 
 pub(crate) mod client_frame;
@@ -54,9 +54,9 @@ impl StoredConversation {
     }
 }
 
-/// The conversations of all sockets of this node. A client continues a conversation by the id of its last response, which the
-/// provider does not store. The memory of all conversations is limited, and so is the memory of each API key. Beyond a limit, the
-/// least recently used conversation is dropped.
+/// The conversations of all sockets of this node. A client continues a conversation with the id of the conversation's last
+/// response. The provider does not store that response. The total memory is limited, and so is the memory for the conversations
+/// of each API key. When a limit is exceeded, the least recently used conversation is dropped.
 #[derive(Debug)]
 pub(crate) struct ConversationStore {
     limits: ConversationLimits,
@@ -88,7 +88,7 @@ impl ConversationStore {
         }
     }
 
-    /// Stores the conversation of a lane instead of the lane's earlier one. Drops other conversations if the limits require it,
+    /// Stores the conversation of a lane and replaces the lane's earlier one. Drops other conversations if the limits require it,
     /// or the new one if it alone exceeds a limit.
     pub(crate) fn insert(&mut self, at: SocketLane, owner: ConversationOwner, response_id: String, items: Bytes) {
         self.remove(at);

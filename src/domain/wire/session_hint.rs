@@ -23,7 +23,8 @@ static SESSION_HEADERS: [HeaderName; 5] = [
     HeaderName::from_static("x-session-id"),
 ];
 
-/// The hint that a request continues a session. The session's state or cache exists only at one provider and credential.
+/// The hint that a request continues a session. The session's state or cache exists at only one provider, and only for one
+/// credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SessionHint {
     number: u64,
@@ -83,8 +84,8 @@ pub(crate) fn is_answer_kept(protocol: Protocol, scan: &Scan) -> bool {
 }
 
 /// Returns the hint for a request that names its session, or that contains content bound to one account at the provider; `None`
-/// for any other request. `caller` is the id of the client's API key. It is part of the session, so that no client can reach the
-/// sessions of another.
+/// for any other request. `caller` is the id of the client's API key. The hint depends on this id, so that a client cannot use
+/// the sessions of another client.
 pub(crate) fn session_hint(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> Option<SessionHint> {
     let named = session_name(headers)
         .map(Cow::Borrowed)

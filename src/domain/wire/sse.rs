@@ -86,7 +86,8 @@ pub(crate) struct SseFramer {
     /// Whether a non-blank line has arrived since the last blank line.
     in_event: bool,
     field: TruncatedBytes<FIELD_BYTES_MAX>,
-    /// The name of the current event. It is boxed, because events that are recognised by a template do not need it.
+    /// The name of the current event. It is boxed, because events that match the observer's template for text events do not need
+    /// it.
     name: Box<TruncatedBytes<NAME_BYTES_MAX>>,
 }
 
@@ -131,8 +132,8 @@ impl SseFramer {
         self.line == SseLineState::Start && !self.in_event && self.mark.is_none() && !self.after_cr
     }
 
-    /// Reads the next bytes of the stream, at most up to the end of an event, including its complete line end if that has
-    /// arrived. Returns the number of bytes read.
+    /// Reads the next bytes of the stream, and stops after the end of an event. If the last line of the event ends in CRLF and
+    /// the LF has arrived, the LF is read, too. Returns the number of bytes read.
     pub(crate) fn push_event(&mut self, bytes: &[u8], sink: &mut impl EventSink) -> usize {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {

@@ -1,5 +1,5 @@
-//! Estimates the number of tokens in a text without a tokenizer: each byte has a value, a part of a token, that depends on its
-//! kind.
+//! Estimates the number of tokens in a text without a tokenizer. Each byte has a value, which is a fraction of a token and
+//! depends on the kind of the byte.
 //!
 //! The estimate is used where the provider has not reported the usage: for an interrupted answer, for the possible cost of a
 //! request, and for the cost of a running answer so far. It is within 10 % of the tokenizer o200k on prose in English, Chinese,
@@ -28,8 +28,8 @@ const WORD_BYTES: usize = 8;
 /// text is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CharClasses {
-    /// The sum of the bytes' values, in millionths of an o200k token. One sum instead of a count for each kind makes the estimate
-    /// only sixteen bytes large.
+    /// The sum of the bytes' values, in millionths of an o200k token. Because weir stores this sum and not a count for each kind,
+    /// the estimate has only sixteen bytes.
     worth: u64,
     row: u32,
 }
@@ -77,7 +77,8 @@ impl CharClasses {
     }
 }
 
-/// Adds the value that a byte has at the current place to `worth`, and sets `row` to the row of the next place (see [`steps`]).
+/// Adds the value of a byte to `worth`, and sets `row` to the row of the next place (see [`steps`]). The value depends on the
+/// current place.
 #[inline(always)]
 fn add_byte(row: &mut u32, worth: &mut u64, byte: u8) {
     let class = CLASS.get(usize::from(byte)).copied().unwrap_or(0);
@@ -117,7 +118,7 @@ impl TokenFactor {
     }
 }
 
-/// The number of kinds of bytes, including the kind `NOTHING`, whose bytes never have a value.
+/// The number of kinds of bytes, including the kind `NOTHING`, whose bytes have the value zero.
 const KINDS: usize = 80;
 
 /// The value of a byte of each kind, in millionths of a token.

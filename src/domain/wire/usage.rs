@@ -291,9 +291,9 @@ impl RunKind {
     }
 }
 
-/// One run of a model for an answer. Several runs, each of its own model, can contribute to one answer. A Messages answer lists
-/// them in `usage.iterations` (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and
-/// billing").
+/// One run of a model for an answer. Several runs, which can use different models, can contribute to one answer. A Messages
+/// answer lists them in `usage.iterations` (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage
+/// and billing").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The purpose of the run.

@@ -1,6 +1,7 @@
-//! Handles the beginning of a successful answer. The client gets nothing of it until the first event of a stream, or the complete
-//! body of a non-streaming answer, is known to be an answer. If the provider breaks off, stays silent or reports an error before
-//! that, the attempt has failed. Then another attempt follows, or the client gets an error status.
+//! Handles the beginning of a successful answer. weir sends the client nothing until it knows that the body really contains an
+//! answer. It knows this from the first event of a stream, or from the complete body of a non-streaming answer. If the provider
+//! breaks off, stays silent or reports an error before that, the attempt has failed, and either another attempt follows or the
+//! client gets an error status.
 
 use bytes::Bytes;
 use pingora::{Error, Result, http::ResponseHeader};
@@ -24,7 +25,7 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// The HTTP status of the error that the client gets if the provider's success contains no answer.
+/// The HTTP status of the error that the client gets if the provider's status is a success, but the body contains no answer.
 const NO_ANSWER: u16 = 502;
 
 /// The content of the part of a body that has arrived.
@@ -178,8 +179,8 @@ fn begin(session: &mut Session, forward: &mut Forward, piece: &mut Option<Bytes>
     answer::release(session, forward, announced)
 }
 
-/// Lets Pingora's session write the head if the client's connection has already sent it, because the head had waited too long for
-/// the body. Does nothing while the head still waits.
+/// Lets Pingora's session write a head that the client already has. The client's connection sends a held head by itself if the
+/// head has waited too long for the body. Does nothing while the head still waits.
 ///
 /// # Errors
 /// The session could not write the head.
@@ -191,7 +192,8 @@ pub(crate) fn write_sent_head(session: &mut Session, forward: &Forward) -> Resul
     }
 }
 
-/// Decides what follows an attempt whose success contains no answer. Returns the error that ends the attempt.
+/// Decides what follows an attempt that had a success status, but whose body contains no answer. Returns the error that ends the
+/// attempt.
 pub(crate) fn no_answer(metrics: &Metrics, forward: &mut Forward) -> Box<Error> {
     let event = AttemptEvent::NeverBegan {
         status: NO_ANSWER,
@@ -205,7 +207,7 @@ pub(crate) fn no_answer(metrics: &Metrics, forward: &mut Forward) -> Box<Error> 
     }
 }
 
-/// Turns a success that contains an error into an error answer with the HTTP status `status`.
+/// Turns an answer that has a success status, but whose body is an error, into an error answer with the HTTP status `status`.
 fn answer_with_error(metrics: &Metrics, forward: &mut Forward, status: u16, piece: Option<Bytes>) -> Result<()> {
     let (Some(unbegun), Some(mut head)) = (forward.unbegun.take(), forward.client.write_gate.head.take()) else {
         return Err(forward.refuse_answer());

@@ -115,8 +115,9 @@ fn boundaries(forward: &Forward, has_come: bool) -> MessageBoundaries {
     }
 }
 
-/// Masks the credential in errors within a piece. At the `end`, also masks it in the bytes that waited for more. An `Err` result
-/// breaks the connection, because nothing can be masked in compressed bytes.
+/// Masks the credential in errors within a piece. At the `end`, also masks the credential in the bytes that were held back, and
+/// releases them. Returns an `Err`, which breaks the connection, if a compressed answer repeats the credential, because
+/// compressed bytes cannot be masked.
 fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let (masking, attempts) = (&mut forward.masking, &forward.attempts);
     if !forward.meter.is_compressed() {
@@ -170,7 +171,7 @@ fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<(
 }
 
 /// Handles an incomplete answer that the provider ended properly. A stream gets the protocol's in-band error; if the protocol has
-/// none, the connection is broken. Either way the client cannot take the answer for a success.
+/// none, the connection is broken. In both cases, the client cannot mistake the answer for a success.
 fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Fate) -> Result<()> {
     let why = fate.break_reason().unwrap_or(Break::ProviderEnded);
     forward.decide(End::Broken(why));

@@ -1,6 +1,7 @@
 //! Handles a provider's error answer. weir withholds the head and the body of the answer until its end. Then weir decodes the
-//! answer, determines its meaning by the provider's file, masks the credential in it, and sends it to the client in the form that
-//! the client expects. The client gets nothing of the answer if another attempt follows or the provider refused the credential.
+//! answer, determines its meaning from the provider's file, masks the credential in it, and sends it to the client in the form
+//! that the client expects. The client gets nothing of the answer if another attempt follows or the provider refused the
+//! credential.
 
 use std::time::Duration;
 
@@ -80,8 +81,8 @@ pub(crate) fn buffer_piece(
     }
 }
 
-/// Ends a withheld error answer whose body broke off or was late. Uses the part that has arrived, because the answer's status
-/// says more than the broken body. An `Err` result ends the attempt.
+/// Ends a withheld error answer whose body broke off or was late. Uses the part of the body that has arrived, because the
+/// answer's status tells the client more than an error about the broken body would. An `Err` result ends the attempt.
 pub(crate) fn conclude(metrics: &Metrics, forward: &mut Forward) -> Result<()> {
     if let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
         forward.attempt.on_end();

@@ -39,8 +39,8 @@ pub(crate) fn set_translation(value: Option<String>, head: &mut ResponseHeader) 
     }
 }
 
-/// Removes the headers about the provider's connection (RFC 9110 section 7.6.1), its front end and the operator's account there,
-/// and the headers that contain the credential.
+/// Removes the headers about the provider's connection (RFC 9110 section 7.6.1), the provider's front end and the operator's
+/// account at the provider, and the headers that contain the credential.
 fn strip(forward: &Forward, head: &mut ResponseHeader) {
     let credential = forward.attempts.secret();
     // An error may quote the credential with some characters masked. Any other answer could only contain the complete credential.

@@ -71,8 +71,8 @@ pub(crate) struct AnswerOutcome {
     pub asked_pause: Option<Duration>,
     /// Whether the request's body can be sent again.
     pub can_resend: bool,
-    /// Whether the answer is a success that contains no answer. That is a failure, whatever the provider's file says about the
-    /// status.
+    /// Whether the provider's status is a success, but the body contains no answer. This counts as a failure, whatever the
+    /// provider's file says about the status.
     pub never_began: bool,
 }
 
@@ -229,7 +229,8 @@ impl AttemptPlan {
     }
 
     /// Handles a provider that timed out, or closed the connection before the answer's head. Returns whether to continue with
-    /// another provider. Another provider gets the request only if the operator permits it (`may`), because the first provider may have served it.
+    /// another provider. Another provider gets the request only if the operator permits it (`may`), because the first provider
+    /// may have served it.
     pub(crate) fn on_no_answer(&mut self, may: bool, dice: f64, now: Instant) -> bool {
         self.visit.on_backend_failed(now);
         self.visit.on_give_up(now);
@@ -331,7 +332,8 @@ impl AttemptPlan {
     }
 
     /// Continues with another provider. Returns false if none can be used. An attempt at a working provider is free. An attempt
-    /// at a failing provider needs a retry from its retry budget, so that many failing requests do not overload it.
+    /// at a failing provider takes a retry from the provider's retry budget, so that many failing requests do not overload the
+    /// provider.
     fn next_endpoint(&mut self, reason: &'static str, dice: f64, now: Instant) -> bool {
         let asking = self.hints.context(dice, now);
         let works = |(index, endpoint): (usize, &Arc<Endpoint>)| {

@@ -1,13 +1,14 @@
 //! Time limits on a provider's answer.
 //!
 //! Pingora has a timeout for each read, but none for the complete answer. weir limits the time to the first byte, the time
-//! between two bytes, and the total time. The body of an error answer has another limit, which begins with its head. To enforce
-//! the limits, weir keeps a second handle on the socket of every connection to a provider. When a limit has passed, weir shuts
-//! the socket down. That ends the attempt with an error, whose reason [`Deadline::fate`] returns. The same happens to a detached
-//! answer that has run for too long ([`Presence::due`]), and to all attempts when the drain ends ([`Drain::expired`]).
+//! between two bytes, and the total time. The body of an error answer has another limit, which begins when the answer's head has
+//! arrived. To enforce the limits, weir keeps a second handle on the socket of every connection to a provider. When a limit has
+//! passed, weir shuts the socket down. That ends the attempt with an error, whose reason [`Deadline::fate`] returns. The same
+//! happens to a detached answer that has run for too long ([`Presence::due`]), and to all attempts when the drain ends
+//! ([`Drain::expired`]).
 //!
 //! One task checks the deadlines of all attempts ([`Deadlines::run`]). It sleeps until the earliest time at which a limit can
-//! have passed. Bytes and ends of answers do not wake it, so a request costs next to nothing.
+//! pass. Bytes and ends of answers do not wake it, so a request costs next to nothing.
 
 use std::{
     net::{Shutdown, TcpStream as SocketHandle},
@@ -366,8 +367,8 @@ impl DeadlineState {
         unattended.map_or(due, |unattended| unattended.min(due))
     }
 
-    /// Returns when to check this attempt again. That is before the deadline if a shorter limit could begin now: the first byte,
-    /// the head of an error and a disconnect of the client each begin a limit that can pass before the present deadline.
+    /// Returns when to check this attempt again. The first byte, the head of an error and a disconnect of the client each begin a
+    /// new limit. If a new limit that begins now could pass before the present deadline, the check is before the deadline.
     fn next_check(&self, now: Instant) -> Instant {
         let finish = self
             .presence

@@ -49,7 +49,7 @@ pub(super) struct RequestPipe {
 /// Finds the end of a request with a body of known length.
 #[derive(Debug)]
 struct RequestEnd {
-    /// The number of bytes of [`HEAD_END`] with which the written bytes end.
+    /// The number of bytes of [`HEAD_END`] that match the end of the bytes written so far.
     matched: usize,
     /// The number of bytes of the body that have not been written.
     remaining: usize,

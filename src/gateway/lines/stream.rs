@@ -88,7 +88,7 @@ pub(super) struct LineStream {
     request: Option<MaskedText>,
     /// The payload of the most recent ping, until it is answered. It replaces the payloads of earlier pings.
     pong: Option<Bytes>,
-    /// Pings and a close frame of weir's own.
+    /// The pings and the close frame that weir itself sends and that have not been written yet.
     controls: BytesMut,
     written: LineWriteState,
     has_received: bool,
@@ -131,7 +131,7 @@ impl LineStream {
         write_control(&mut self.controls, ControlOpcode::Ping, b"", Some(new_mask()));
     }
 
-    /// Adds a close frame to the frames to be written. It must be the last one.
+    /// Adds a close frame to the frames to be written. No frame may be added after it.
     pub(super) fn queue_close(&mut self, code: u16, reason: &str) {
         write_close(&mut self.controls, code, reason, Some(new_mask()));
     }
@@ -245,8 +245,8 @@ impl LineStream {
         self.outbound.extend_from_slice(&controls);
     }
 
-    /// Writes the waiting frames, and discards the bytes that the provider sends until it closes, too. Unread bytes would reset
-    /// the connection, and the provider might lose the close frame. The caller limits the time.
+    /// Writes the waiting frames. Discards the bytes that the provider sends until it closes the connection. If bytes were left
+    /// unread, the connection would be reset, and the provider might lose the close frame. The caller limits the time.
     pub(super) async fn close(&mut self) {
         poll_fn(|cx| self.poll_write(cx)).await;
         loop {
@@ -285,11 +285,11 @@ pub(super) enum OpeningFailure {
     /// The provider refuses the credential or limits its rate. `ahead` contains the part of the provider's answer that has been
     /// read.
     Credential(HandshakeRefusal, OpenedLine),
-    /// The provider does not serve WebSockets at this place, or not now.
+    /// The provider does not serve WebSockets at this place, or does not serve them at the moment.
     Refused(HandshakeRefusal),
 }
 
-/// Connects to providers for WebSockets, with the certificates and limits of POSTs.
+/// Opens the connections for WebSockets to providers, with the same certificates and limits as for POSTs.
 pub(super) struct LineConnector {
     connector: TransportConnector,
     /// Aborts handshakes when the drain ends.
@@ -305,8 +305,8 @@ impl LineConnector {
         }
     }
 
-    /// Opens a WebSocket. `head` is the handshake's request line and headers without its key. The time limit of the connection is
-    /// the peer's, and that of the handshake is `timeout`.
+    /// Opens a WebSocket. `head` is the handshake's request line and headers, without `sec-websocket-key`. The peer's options
+    /// limit the time for connecting; `timeout` limits the time for the handshake.
     pub(super) async fn open(
         &self,
         peer: &HttpPeer,

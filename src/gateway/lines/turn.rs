@@ -35,8 +35,8 @@ use crate::{
     telemetry::metrics::{GaugeGuard, LineEnd, Metrics},
 };
 
-/// The maximum number of bytes of an answer that wait for Pingora before reading from the provider stops. Until then, the
-/// provider's pings are answered even if the client reads slowly.
+/// When this many bytes of an answer wait for Pingora, weir stops reading from the provider. Until then, the provider's pings are
+/// answered even if the client reads slowly.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
 /// The close code that rejects a message as too large.
@@ -67,7 +67,7 @@ impl LineClose {
         code: Some(1011),
     };
 
-    /// Returns the end of the WebSocket that follows from an event while no request runs; `None` if the event is ignored.
+    /// Returns how the WebSocket ends after an event that arrives while no request runs; `None` if the event is ignored.
     pub(super) fn from_stray_event(event: &LineEvent) -> Option<Self> {
         Some(match event {
             LineEvent::Message(data) => match ProviderEvent::read(data).kind {
@@ -126,7 +126,8 @@ pub(crate) struct LineProgress {
 }
 
 impl LineProgress {
-    /// Whether the request can be sent again, because the provider cannot have read all of it, or has reported that it did not.
+    /// Whether the request can be sent again, because the provider cannot have read it completely, or has reported that it did
+    /// not read it.
     pub(crate) fn is_unread(&self) -> bool {
         !self.may_be_read.load(Ordering::Acquire)
     }
@@ -165,7 +166,7 @@ pub(super) struct CarriedTurn {
     has_head: bool,
     /// Whether the provider has begun the response.
     is_created: bool,
-    /// Whether the end of the answer is known: nothing is added to `out` any more.
+    /// Whether the answer has ended, so that nothing more is added to `out`.
     is_over: bool,
     /// The end of the WebSocket, which follows the end of the answer; `None` while the WebSocket stays open.
     close: Option<LineClose>,
@@ -195,7 +196,7 @@ impl CarriedTurn {
     }
 
     /// Carries the request: sends its frame and passes the answer on. Ready when the request has ended; an error means that the
-    /// WebSocket ends with it.
+    /// WebSocket ends, too.
     pub(super) fn poll(
         &mut self,
         stream: &mut LineStream,
@@ -241,14 +242,15 @@ impl CarriedTurn {
         Poll::Ready(true)
     }
 
-    /// Whether Pingora has dropped its end of the pipe. Pingora never writes into this pipe, so a completed read means that.
+    /// Whether Pingora has dropped its end of the pipe. Pingora never writes into this pipe, so a read completes only after
+    /// Pingora has dropped its end.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> bool {
         let mut space = [0; 1];
         let mut read = ReadBuf::new(&mut space);
         Pin::new(&mut self.turn.answer).poll_read(cx, &mut read).is_ready()
     }
 
-    /// Begins to send the frame once Pingora has written the request. Returns false if Pingora has given up before.
+    /// Begins to send the frame once Pingora has written the request. Returns false if Pingora gave up before that.
     fn begin(&mut self, stream: &mut LineStream, cx: &mut Context<'_>) -> bool {
         if self.is_begun || self.is_over {
             return true;
@@ -352,7 +354,7 @@ impl CarriedTurn {
     }
 }
 
-/// The maximum time for which weir sends its close frame and waits for the provider to close, too.
+/// The maximum time for which weir sends its close frame and waits for the provider to close the connection.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// The times of a WebSocket to a provider.
@@ -375,7 +377,7 @@ enum LineStep {
 }
 
 /// The task of a WebSocket to a provider. It carries requests one after the other. It closes the WebSocket when the client's
-/// socket has ended, when no request has arrived for a time, or when the provider violates the protocol.
+/// socket has ended, when no request has arrived for too long, or when the provider violates the protocol.
 pub(super) struct LineTask {
     pub stream: LineStream,
     pub turns: mpsc::Receiver<LineTurn>,

@@ -82,7 +82,7 @@ impl OwnUsage {
         }
     }
 
-    /// Counts a request in the rate limit of its address, whatever key it presents.
+    /// Counts a request toward the rate limit of its address, regardless of the key that it presents.
     ///
     /// # Errors
     /// The address has sent too many requests.

@@ -116,7 +116,7 @@ impl RequestBody {
 
     /// Replaces the client's body with `translated`, if it is translated, and applies a provider's edits to it. `endpoint` is the
     /// route index of the provider's endpoint. The edited copy counts in the memory budget. If the original is stored for another
-    /// provider, it counts, too.
+    /// provider, it also counts.
     pub(crate) fn edit_for(
         &mut self,
         endpoint: usize,
@@ -219,7 +219,7 @@ impl BodyResources {
         })
     }
 
-    /// Returns the work on one body with this key, by which the work is limited and charged.
+    /// Returns the handle for the work on one body. The work counts toward the limit and the debt of this key.
     pub(crate) fn work(&self, key: KeyDigest) -> KeyWork {
         self.work.for_key(key)
     }

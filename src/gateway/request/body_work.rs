@@ -65,8 +65,8 @@ impl WorkShare {
         }
     }
 
-    /// Returns the debt for work that took the time `worked`: the time that pays for the work at the rate of this share, counted
-    /// from the beginning of the work.
+    /// Returns the debt for work that took the time `worked`: the time, counted from the beginning of the work, after which the
+    /// key has paid for it at the rate of this share.
     fn debt(self, worked: Duration) -> Duration {
         let nanos = worked.as_nanos().saturating_mul(100) / self.percent as u128;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -129,7 +129,7 @@ impl KeyWorkloads {
 }
 
 impl BodyWork {
-    /// Creates the state without any work. A body waits at most `wait_max` for a turn.
+    /// Creates the state, in which no key has a debt or a body. A body waits at most `wait_max` for a turn.
     pub(crate) fn new(share: WorkShare, wait_max: Duration) -> Self {
         Self {
             shared: Arc::new(BodyWorkState {
@@ -141,7 +141,7 @@ impl BodyWork {
         }
     }
 
-    /// Returns the work on one body with this key.
+    /// Returns the handle for the work on one body of this key.
     pub(crate) fn for_key(&self, key: KeyDigest) -> KeyWork {
         KeyWork {
             shared: Arc::clone(&self.shared),
@@ -193,7 +193,8 @@ impl KeyWork {
         Ok(done)
     }
 
-    /// Waits until it is the key's turn for this body, in the order of arrival, and until the key's debt allows further work.
+    /// Waits until this body has its turn among the key's bodies, in the order of arrival, and until the key's debt allows
+    /// further work.
     ///
     /// # Errors
     /// [`Refusal::BodyWorkLimited`], if too many bodies of the key wait, or if the wait takes or would take too long.
@@ -275,7 +276,7 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (done, clock::thread_time().saturating_sub(before))
 }
 
-/// The slot of one body among the key's [`KEY_BODIES_MAX`]; returned on drop.
+/// One of the [`KEY_BODIES_MAX`] slots that a key has for its bodies; returned on drop.
 #[derive(Debug)]
 struct WorkSlot {
     shared: Arc<BodyWorkState>,

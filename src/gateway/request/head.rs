@@ -242,7 +242,7 @@ fn bearer_text(value: &str) -> &str {
     }
 }
 
-/// Whether a value of the header `authorization` begins with another scheme than `Bearer`. Returns false for an empty value.
+/// Whether a value of the header `authorization` begins with a scheme other than `Bearer`. Returns false for an empty value.
 fn lacks_bearer_scheme(value: &str) -> bool {
     let scheme = value.split_whitespace().next();
     scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case("bearer"))
@@ -264,8 +264,8 @@ pub(crate) fn client(session: &Session, trusted: &[IpNet]) -> ClientAddress {
     ClientAddress::from_headers(peer_address(session), &session.req_header().headers, trusted)
 }
 
-/// Waits until the client disconnects. Never returns while the end of an HTTP/1.1 body is unread, because a disconnect cannot be
-/// seen then.
+/// Waits until the client disconnects. Never returns while the end of an HTTP/1.1 body is unread, because during that time a
+/// disconnect cannot be detected.
 pub(crate) async fn wait_for_disconnect(session: &mut Session) {
     let body_is_done = session.is_body_done();
     match &mut *session.downstream_session {

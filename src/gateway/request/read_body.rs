@@ -210,8 +210,8 @@ pub(crate) fn refusal_of(error: &Error) -> Option<Refusal> {
     }
 }
 
-/// The maximum size in bytes of a body that is scanned on the request's own thread. Scanning it usually takes about a
-/// millisecond, as much as a few requests take without it.
+/// The maximum size in bytes of a body that is scanned on the request's own thread. The scan usually takes about a millisecond. A
+/// few requests together take that long without their scans.
 pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 
 /// Scans the body. A small body is scanned on this thread if the debt of its key is low. Any other body is offloaded and waits

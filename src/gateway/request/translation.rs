@@ -48,7 +48,7 @@ pub(crate) struct RequestTranslation {
     losses: TranslationLosses,
     names: ToolNames,
     shows_reasoning: bool,
-    /// The client's body, because a Responses answer repeats some of its members; empty for other clients.
+    /// The client's body, because a Responses answer repeats some of its members; empty if the client speaks another protocol.
     repeated: String,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn tightened<'t>(translation: &'t Translation, headers: &HeaderMap) -
 }
 
 impl RequestTranslation {
-    /// Translates a client's body for an endpoint. Also returns the provider's body.
+    /// Translates a client's body for an endpoint. Returns the body for the provider, and the translation.
     ///
     /// # Errors
     /// Returns the refusal of a body that cannot be translated without losing content or state.
@@ -183,8 +183,8 @@ impl RequestTranslation {
     }
 }
 
-/// Returns an HTTP status for this break. The in-band error for that status in the client's protocol is the one that weir writes
-/// when an answer that is not translated breaks off.
+/// Returns the HTTP status that determines the in-band error for this break. The error is the same as for an untranslated answer
+/// in the client's protocol.
 fn failure_status(protocol: Protocol, why: Break) -> u16 {
     match (protocol, why) {
         (Protocol::Messages | Protocol::Responses, Break::LimitReached) => 402,
@@ -201,7 +201,7 @@ fn failure_status(protocol: Protocol, why: Break) -> u16 {
     }
 }
 
-/// The progress of the client's bytes of a translated answer.
+/// The progress in writing a translated answer for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TranslationEnd {
     /// More bytes can follow.
@@ -238,7 +238,8 @@ impl AnswerTranslation {
         }
     }
 
-    /// Returns the value of the header [`TRANSLATION_HEADER`]. The value also names the kinds of content that the translation has dropped
+    /// Returns the value of the header [`TRANSLATION_HEADER`]. The value also names the kinds of content that the translation has
+    /// dropped
     /// from the answer so far.
     pub(crate) fn header(&self) -> String {
         let request = &self.request;
@@ -249,7 +250,7 @@ impl AnswerTranslation {
         losses.header(request.translation.from, request.translation.to)
     }
 
-    /// Whether the answer is complete, or the client already has an end of it.
+    /// Whether the translated answer is complete, or its last bytes have already been written for the client.
     pub(crate) fn is_complete(&self) -> bool {
         self.end == TranslationEnd::Written || self.translator.is_complete()
     }
@@ -289,11 +290,11 @@ impl AnswerTranslation {
         self.translator.fault().is_none() && self.translator.is_complete()
     }
 
-    /// Replaces a piece of the provider's body with the client's bytes. `usage` is the billed usage of an answer that has all that
-    /// the client needs; `None` before.
+    /// Replaces a piece of the provider's body with the translated bytes for the client. `usage` is the billed usage; `None`
+    /// until the provider's answer contains everything that the client needs.
     ///
     /// # Errors
-    /// Returns the fault of an answer that cannot be ended properly for the client.
+    /// Returns the fault if the answer cannot be translated and the client's form of answer has no in-band error.
     pub(crate) fn pass(
         &mut self,
         piece: &mut Option<Bytes>,

@@ -121,7 +121,7 @@ impl TurnAnswer {
     }
 
     /// Handles a piece of the answer's body, and appends the frames that it completes to `out`. Returns the HTTP status of the
-    /// answer together with the last frame; `None` before.
+    /// answer when the last frame is appended; otherwise `None`.
     pub(crate) fn push(&mut self, piece: &[u8], out: &mut BytesMut) -> Option<u16> {
         let read = match &mut self.form {
             TurnAnswerForm::Awaited | TurnAnswerForm::Over => return None,

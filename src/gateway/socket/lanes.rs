@@ -72,7 +72,7 @@ pub(crate) enum LaneEvent {
 /// The lanes of one socket.
 #[derive(Debug)]
 pub(crate) struct SocketLanes {
-    /// The names of the named lanes, whose numbers begin with 1.
+    /// The names of the named lanes. The first named lane has the number 1.
     names: Vec<SmolStr>,
     running: Vec<RunningTurn>,
     waiting: VecDeque<ReadyTurn>,

@@ -1,5 +1,5 @@
-//! Collects the messages of a socket within the limits of request bodies on size, memory and time. A message that exceeds a limit
-//! is read completely, but not stored.
+//! Collects the messages of a socket. The same limits on size, memory and time apply as for request bodies. A message that
+//! exceeds a limit is read completely, but not stored.
 
 use std::time::Instant;
 

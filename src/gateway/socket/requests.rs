@@ -22,7 +22,7 @@ use crate::{
     telemetry::metrics::SocketEnd,
 };
 
-/// The answer to a message of the type `response.steer`, because weir does not support steering.
+/// The error with which weir answers a message of the type `response.steer`. weir does not support steering.
 const STEERING_FAILED: &str = concat!(
     r#"{"type":"response.steer.failed","error":{"type":"invalid_request_error","code":"steering_not_supported","#,
     r#""message":"This service does not support steering.","param":null}}"#
@@ -123,8 +123,8 @@ impl Socket {
         }
     }
 
-    /// Handles the last frame of an answer. Another request of its lane can now start, even if the provider has not ended the
-    /// exchange.
+    /// Handles the last frame of an answer. The next request of the same lane can now start, even if the provider has not ended
+    /// the exchange.
     pub(super) fn on_turn_told(&mut self) {
         self.timers.on_use(clock::instant());
         self.start_waiting();

@@ -47,8 +47,8 @@ pub(crate) enum StreamEvent {
 #[derive(Debug)]
 struct WaitingWrites {
     writes: VecDeque<Bytes>,
-    /// The number of writes at the front of `writes` before which nothing is inserted: the answer to the handshake, a write that
-    /// has begun, and pongs.
+    /// The number of writes at the front of `writes` that stay in front of any inserted pong: the answer to the handshake, a
+    /// write that has begun, and earlier pongs.
     fixed: usize,
     /// The pong for the most recent ping, until it is inserted into `writes`. A later pong replaces it.
     pong: Option<Bytes>,
@@ -137,7 +137,7 @@ impl SocketStream {
         self.queue(Bytes::from_static(EMPTY_PING));
     }
 
-    /// Adds a close frame to the waiting writes. It must be the last one.
+    /// Adds a close frame to the waiting writes. Nothing may be added after it.
     pub(crate) fn queue_close(&mut self, code: u16, reason: &str) {
         let mut frame = BytesMut::new();
         write_close(&mut frame, code, reason, None);
@@ -236,8 +236,8 @@ impl SocketStream {
         poll_fn(|cx| self.poll_write(cx)).await
     }
 
-    /// Closes the connection for writes, and discards the bytes that the client sends until it closes, too. Unread bytes would
-    /// reset the connection, and the client might lose the close frame. The caller limits the time.
+    /// Closes the connection for writes. Discards the bytes that the client sends until it closes the connection. If bytes were
+    /// left unread, the connection would be reset, and the client might lose the close frame. The caller limits the time.
     pub(crate) async fn close(&mut self) {
         self.connection.shutdown().await;
         while poll_fn(|cx| self.poll_discard(cx)).await {}

@@ -34,7 +34,7 @@ pub(crate) struct SocketTimers {
     awaits_pong: bool,
     idle: Duration,
     idle_since: Instant,
-    /// The time at which the socket reaches its maximum age; `None` once it has.
+    /// The time at which the socket reaches its maximum age; `None` after that time.
     age_due: Option<Instant>,
 }
 

@@ -161,7 +161,7 @@ impl TurnSession {
         }
     }
 
-    /// Handles a piece of the answer's body, or the body's end. Writes the frames that are then complete.
+    /// Handles a piece of the answer's body, or the body's end. Writes the frames that this piece or end completes.
     async fn write(&mut self, piece: Option<&[u8]>, end: bool) -> Result<()> {
         if self.is_gone() || self.answer.is_over() {
             return Ok(());

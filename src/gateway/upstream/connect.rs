@@ -1,5 +1,5 @@
 //! Begins an attempt: waits for the pause before the attempt, chooses its backend, edits the body for its provider, and connects.
-//! If the provider's host has addresses of both families, both are tried as RFC 8305 describes.
+//! If the provider's host has IPv4 and IPv6 addresses, both families are tried as RFC 8305 describes.
 
 #[cfg(test)]
 mod tests;
@@ -178,8 +178,8 @@ pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to one backend, and creates a second handle on the socket for [`deadline`].
 ///
-/// The address family that the system prefers is tried first. If it fails or does not answer within [`ATTEMPT_DELAY`], the other
-/// family is tried at the same time, and the first established connection is used. The family that succeeds is stored for the
+/// The address family that the system prefers is tried first. If the connect fails or takes longer than [`ATTEMPT_DELAY`], the
+/// other family is tried as well, and the first established connection is used. The family that succeeds is stored for the
 /// backend ([`ProviderBackends::on_family_answered`]), so that later requests do not wait again. One attempt runs at most two
 /// connects, within one connect timeout.
 #[derive(Debug)]

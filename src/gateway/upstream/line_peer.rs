@@ -133,8 +133,9 @@ pub(super) fn turn(
     })
 }
 
-/// Returns the request line and the headers of a handshake, without the headers of the WebSocket protocol. They contain the edits
-/// of the provider's file and the credential, but no header of the client. Returns `None` if the provider's target is not valid.
+/// Returns the request line and the headers of a handshake, without the headers of the WebSocket protocol. The result contains
+/// the headers from the provider's file and the credential, but no header of the client. Returns `None` if the provider's target
+/// is not valid.
 fn handshake_head(forward: &Forward) -> Option<Bytes> {
     let (provider, endpoint) = (forward.provider(), forward.attempts.endpoint());
     let query = edit_query(&provider.query, None);

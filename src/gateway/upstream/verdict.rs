@@ -39,7 +39,7 @@ pub(crate) enum AttemptEvent<'a> {
         /// The pause that the provider requests; `None` if it requests none.
         pause: Option<Duration>,
     },
-    /// The provider has answered with a success that contains no answer.
+    /// The provider has answered with the status of a success, but the body contains no answer.
     NeverBegan {
         /// The HTTP status that corresponds to the failure.
         status: u16,
@@ -48,7 +48,8 @@ pub(crate) enum AttemptEvent<'a> {
     },
     /// A success has begun: the client gets the first part of it.
     Begun {
-        /// The provider's HTTP status. If the first part of the answer is an error, this is the status that corresponds to the error. The
+        /// The provider's HTTP status. If the first part of the answer is an error, this is the status that corresponds to the
+        /// error. The
         /// status determines the effect on circuits and credentials.
         status: u16,
     },
@@ -127,7 +128,7 @@ pub(crate) fn decide<'f>(
     &forward.attempt.verdict
 }
 
-/// Does the same as [`decide`] for an answer that the client has not received any part of. An `Err` result ends the attempt.
+/// Does the same as [`decide`], for an answer of which the client has received nothing. An `Err` result ends the attempt.
 pub(crate) fn decide_after_answer(metrics: &Metrics, forward: &mut Forward, event: AttemptEvent<'_>) -> Result<()> {
     let (etype, context) = match decide(metrics, forward, false, event) {
         Verdict::Proceed => return Ok(()),
@@ -163,8 +164,8 @@ fn on_answer(metrics: &Metrics, forward: &mut Forward, answer: &AnswerOutcome) -
     }
 }
 
-/// Handles a success that broke off before it began. Returns whether another attempt follows. `may` says whether another attempt
-/// is allowed.
+/// Handles a success that broke off before the client received any part of it. Returns whether another attempt follows. `may`
+/// says whether another attempt is allowed.
 fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
     if forward.attempt.fate() == Fate::Expired {
         return may && try_next_provider(forward);

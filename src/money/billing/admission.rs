@@ -22,11 +22,11 @@ use crate::{
     money::billing::{Billing, FirstStep, PreparedAdmitCall, bill::Bill, engine::NotAdmitted, queue::QueuePosition},
 };
 
-/// The result of the part of an admission that does not wait.
+/// The result of the first part of an admission, which does not wait.
 pub(crate) enum AdmissionStart<'a> {
     /// The admission is decided.
     Decided(Result<Admission<'a>, Refusal>),
-    /// A call to a store is needed, which [`PendingAdmission::decide`] makes.
+    /// The admission needs a call to a store. [`PendingAdmission::decide`] makes this call.
     Pending(PendingAdmission<'a>),
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct PendingAdmission<'a> {
 enum NextStoreCall {
     /// A call to the ledger, for the hold.
     Hold(Box<PreparedAdmitCall>),
-    /// A call to the key store. The request was not admitted because of a record of its key that may be outdated.
+    /// A call to the key store, because the request was not admitted and the key's cached record may be outdated.
     Key(NotAdmitted),
 }
 
@@ -52,12 +52,13 @@ enum NextStoreCall {
 pub(crate) enum Admission<'a> {
     /// The request may be forwarded; its charge is open.
     Admitted(Bill),
-    /// The request has a position in a queue, because running requests hold all that is left.
+    /// The request has a position in a queue, because holds of running requests use the rest of its limit.
     Queued(QueueTicket<'a>),
 }
 
-/// A request's position in a queue for money that running requests hold. When a running request ends, its hold or a part of it
-/// becomes free. A request whose limit is spent does not wait. If this is dropped, the request leaves the queue.
+/// A request's position in a queue for money that running requests hold. When a running request ends, its hold or a part of that
+/// hold becomes free. A request does not wait if its limit is spent rather than held. If the ticket is dropped, the request
+/// leaves the queue.
 #[derive(Debug)]
 pub(crate) struct QueueTicket<'a> {
     billing: &'a Billing,
@@ -168,8 +169,8 @@ impl Billing {
         })
     }
 
-    /// Decides by the store's last reply (`answer`), which was given for this record of the key. `asked` is the time of the call
-    /// to the store.
+    /// Decides on the basis of the store's last reply (`answer`). `key` is the key's record that was used in the call. `asked` is
+    /// the time of the call to the store.
     fn decide<'a>(
         &'a self,
         key: &KeyRecord,
@@ -350,7 +351,7 @@ pub(super) struct EstimatedCost {
     pub(super) total: NanoUsd,
     /// The part of the cost that the output causes.
     pub(super) output: NanoUsd,
-    /// The cost of the input without a cache. It is charged if nothing else becomes known.
+    /// The cost of the input without a cache. This amount is charged if no usage becomes known.
     pub(super) uncached_input: NanoUsd,
 }
 

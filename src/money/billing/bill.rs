@@ -29,7 +29,8 @@ use crate::{
     },
 };
 
-/// The minimum interval between two computations of a running answer's cost that are caused by events with a usage.
+/// The minimum interval between two computations of a running answer's cost, if the computations are triggered by events that
+/// report usage.
 const REPORT_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// The maximum number of the model's own tokens in one estimated token ([`crate::domain::ledger::calibration`]).
 const TEXT_FACTOR_MAX: u64 = 4;
@@ -67,7 +68,7 @@ pub(crate) struct RequestProgress {
 /// The conditions under which a running answer's cost is computed next. One of them is enough.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextSample {
-    /// The condition is met when the text has this number of tokens, by the estimate, because the cost then approaches the hold.
+    /// The condition is met when the text has this estimated number of tokens. At that point, the cost approaches the hold.
     text: u64,
     /// The condition is met when the number of non-text events differs from this number, and `not_before` has passed.
     reports: u64,
@@ -96,7 +97,7 @@ impl NextSample {
         text >= self.text || now >= self.checkpoint || reports != self.reports && now >= self.not_before
     }
 
-    /// Whether the answer must end, as of the last sample.
+    /// Whether the answer must end, according to the last sample.
     pub(crate) fn must_stop(&self) -> bool {
         self.must_stop
     }
@@ -294,8 +295,8 @@ impl Bill {
             .on_end(account, key, self.running.granted.seat, &settled);
     }
 
-    /// Returns the time `now` of the store's clock, in milliseconds since the Unix epoch: the time of the admission, plus the
-    /// monotonic time that has passed since.
+    /// Converts `now` to a time of the store's clock, in milliseconds since the Unix epoch. The result is the time of the
+    /// admission, plus the monotonic time that has passed since the admission.
     fn time_ms(&self, now: Instant) -> i64 {
         let since = now.saturating_duration_since(self.running.granted.at).as_millis();
         let since = i64::try_from(since).unwrap_or(i64::MAX);

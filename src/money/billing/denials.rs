@@ -47,8 +47,8 @@ impl Denials {
         }
     }
 
-    /// Remembers a denial. `at` is the time of the call to the store. Only denials that concern every request of the key are
-    /// remembered, and of these only the ones that the end of a running request cannot lift.
+    /// Remembers a denial. `at` is the time of the call to the store. A denial is remembered only if it applies to every request
+    /// of the key, and if the end of a running request cannot lift it.
     pub(super) fn remember(&self, key: &KeyId, denial: Denial, at: Instant) {
         let lasts = match denial {
             Denial::AccountUnknown

@@ -66,7 +66,7 @@ pub(super) enum NotAdmitted {
 }
 
 impl NotAdmitted {
-    /// Whether an outdated record of the key may be the cause.
+    /// Whether the request may have been denied because of an outdated record of its key.
     pub(super) fn may_be_outdated(&self) -> bool {
         match self {
             Self::StaleKey => true,
@@ -286,7 +286,7 @@ impl BilledRequest {
     }
 
     /// Updates the cost so far. Returns the top-up to request (`None` if no top-up is needed) and the cost at which to call this
-    /// again (`None` if only time matters).
+    /// again (`None` if no cost requires another call).
     pub(super) fn on_cost(&self, cost: NanoUsd, now: Instant) -> (Option<NanoUsd>, Option<NanoUsd>) {
         let mut growth = self.growth.lock();
         let more = growth.next_top_up(cost, now);
@@ -345,8 +345,8 @@ impl RunningRequests {
     }
 
     /// Waits until a request has recorded consumption since the last call. Returns the time at which the next checkpoint is due.
-    /// That is at least [`CHECKPOINT_EVERY`] after the last one, and late enough to include requests that are sampled for it now.
-    /// Must have only one caller at a time.
+    /// This time is at least [`CHECKPOINT_EVERY`] after the last checkpoint. It is late enough for the checkpoint to include
+    /// requests whose consumption is being sampled now. Must have only one caller at a time.
     pub(super) async fn next_checkpoint(&self) -> Instant {
         self.noted.notified().await;
         let soon = clock::instant() + SAMPLE_LEAD;
@@ -360,8 +360,8 @@ impl RunningRequests {
         *self.checkpoint.lock() = Some(now);
     }
 
-    /// Returns when a request that is sampled now is to be sampled again: shortly before the next checkpoint, so that each
-    /// checkpoint needs only one sample, which is recent.
+    /// Returns when a request that is sampled now is to be sampled again. This is shortly before the next checkpoint, so that
+    /// each checkpoint needs only one recent sample of the request.
     pub(super) fn next_sample(&self, now: Instant) -> Instant {
         let due = |last: Instant| last + CHECKPOINT_EVERY - SAMPLE_LEAD;
         let next = self.checkpoint.lock().map_or(now, due);

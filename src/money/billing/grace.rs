@@ -1,5 +1,6 @@
-//! Grace: admission while the store is unreachable, up to a fixed amount per key and per account, and never beyond the last known
-//! balance and quota. An admission call that the store did not answer may have left a hold in the store, which is ended later.
+//! Grace: admits requests while the store is unreachable, up to a fixed amount per key and per account. Grace never exceeds the
+//! last known balance and quota. An admission call that the store did not answer may have left a hold in the store, which is
+//! ended later.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,7 +54,8 @@ impl Grace {
         seat
     }
 
-    /// Records the store's state of a lease's account and key. If `goes_on` is true, the lease still admits requests.
+    /// Records the state of a lease's account and key, as reported by the store. If `goes_on` is true, the lease still admits
+    /// requests.
     pub(super) fn record_grant(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
         let becomes_low = self
             .lock_shard(&key.account)
@@ -81,17 +83,17 @@ impl Grace {
             .on_account_denied(account, clock::unix_millis());
     }
 
-    /// Admits a request without the store if its key and account have grace left, and holds the request's estimate or the amount
-    /// that is left. The error is that of [`LastSeen::admit_by_grace`].
+    /// Admits a request without the store if its key and account have grace left. Holds the request's estimate, or the remaining
+    /// amount if that is smaller. The error is the same as that of [`LastSeen::admit_by_grace`].
     pub(super) fn admit(&self, ask: &AdmitCall) -> Result<CountedRequest, Option<Denial>> {
         let now_ms = clock::unix_millis();
         self.lock_shard(&ask.key.account)
             .admit_by_grace(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
     }
 
-    /// Returns the denial that any request of the key would get now by a rate or concurrency limit of the key or its account.
-    /// Only this node's own counts of admitted and refused requests are used. Other nodes can only add to the counts, so the
-    /// store would deny the request as well, unless the limit has changed. Makes no call.
+    /// Returns the denial that any request of the key would get now because of a rate or concurrency limit of the key or its
+    /// account. Only this node's own counts of admitted and refused requests are used. Other nodes can only add to the counts, so
+    /// the store would deny the request as well, unless the limit has changed. Makes no call.
     pub(super) fn predict_denial(&self, key: &KeyRecord) -> Option<Denial> {
         self.lock_shard(&key.account).predict_denial(key, clock::unix_millis())
     }

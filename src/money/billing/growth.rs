@@ -11,8 +11,8 @@ use crate::domain::{
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The pause after a top-up call that the store could not answer.
 const ASK_AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// The divisor for the reserve, which is the next increment divided by this number. A top-up is requested when the unused part of the
-/// hold is smaller than the reserve.
+/// The divisor that determines the reserve: the reserve is the next increment divided by this number. A top-up is requested when
+/// the unused part of the hold is smaller than the reserve.
 const RESERVE_PART: i64 = 4;
 /// The divisor for the minimum increment. An increment is at least the first hold divided by this number.
 const INCREMENT_PART_MIN: i64 = 8;
@@ -46,7 +46,7 @@ pub(super) enum SpendCap {
 pub(super) enum TopUpAnswer {
     /// The hold has grown by this amount.
     Granted(NanoUsd),
-    /// Nothing is left of the quota or balance.
+    /// The quota or the balance has no free amount left.
     Refused,
     /// The store has no hold for this request. The node adds this amount only to its own count.
     Uncounted(NanoUsd),
@@ -59,8 +59,8 @@ impl SpendCap {
     /// estimated cost of the request.
     ///
     /// An answer that may finish is limited to a multiple of the key's quota. Without a quota, the limit is a multiple of the
-    /// account's balance or, if that is greater, of the estimate: the last cents of a balance do not pay for a complete answer,
-    /// but it may finish nevertheless.
+    /// account's balance or of the estimate, whichever is greater. The estimate is considered because an answer may finish even
+    /// if the last cents of the balance do not pay for all of it.
     pub(super) fn of(terms: &KeyTerms, balance: Option<NanoUsd>, estimate: NanoUsd) -> Self {
         let allowance = terms.quota.or(balance.map(|balance| balance.max(estimate)));
         match (terms.on_exhausted, allowance) {
@@ -116,7 +116,7 @@ impl HoldGrowth {
     }
 
     /// Applies the answer to the top-up from [`HoldGrowth::next_top_up`]. After a success, the next increment is twice as large.
-    /// So a long answer needs few top-ups, and a short one holds only slightly too much.
+    /// As a result, a long answer needs few top-ups, and a short answer holds only slightly more than it costs.
     pub(super) fn on_answer(&mut self, answer: TopUpAnswer) {
         self.is_asking = false;
         self.answer = Some(answer);
@@ -126,7 +126,7 @@ impl HoldGrowth {
         }
     }
 
-    /// Whether an answer must end because it costs `cost`.
+    /// Whether the answer must end at the cost `cost`.
     pub(super) fn must_stop(&self, cost: NanoUsd) -> bool {
         let is_granted = matches!(self.answer, None | Some(TopUpAnswer::Granted(_)));
         match self.bound {
@@ -136,8 +136,9 @@ impl HoldGrowth {
         }
     }
 
-    /// Returns the cost at which the next decision is due at the latest; `None` if only time matters. A top-up may be requested
-    /// late by half the reserve. So when the hold is nearly used, the cost is computed a few times and not at every event.
+    /// Returns the cost at which the next decision is due at the latest; `None` if no cost requires a decision. A top-up may be
+    /// delayed until half of the reserve is used. Therefore, when the hold is nearly used, the cost is computed only a few times
+    /// and not at every event.
     pub(super) fn next_sample(&self) -> Option<NanoUsd> {
         let late = NanoUsd::from_nanos(self.reserve().nanos() / 2);
         match (self.answer, self.bound) {
@@ -155,7 +156,7 @@ impl HoldGrowth {
         self.hold.saturating_sub(self.reserve())
     }
 
-    /// The part of the hold that triggers a top-up: one is requested when less than this is left.
+    /// The reserve. When the unused part of the hold is smaller than this amount, a top-up is requested.
     fn reserve(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.increment.nanos() / RESERVE_PART)
     }

@@ -54,13 +54,13 @@ struct SeenKey {
     /// The spent part of the quota, the rule by which the quota is reset, and the end of the current period in Unix seconds
     /// (`None` for a quota that is never reset). `None` if the spent part is unknown.
     spent: Option<(NanoUsd, QuotaReset, Option<i64>)>,
-    /// The key's revision for which the store reported the key as revoked or expired; `None` if it has not done so.
+    /// The key's revision at which the store reported the key as revoked or expired; `None` if the store has not reported this.
     denied: Option<u64>,
     rates: RateLimits,
 }
 
 impl LastSeen {
-    /// Creates one of `tables` tables, which share the maximum numbers of entries.
+    /// Creates one of `tables` tables. The maximum numbers of entries are divided evenly among the tables.
     pub(super) fn new_shard(tables: usize) -> Self {
         Self::bounded(ACCOUNTS_MAX / tables, KEYS_MAX / tables)
     }
@@ -109,16 +109,16 @@ impl LastSeen {
         }
     }
 
-    /// Records that an account was denied. Nothing is admitted by grace until the store admits a request again.
+    /// Records that an account was denied. No request of the account is admitted by grace until the store admits one again.
     pub(super) fn on_account_denied(&mut self, account: &SmolStr, now_ms: i64) {
         if let Some(account) = self.account(account, now_ms) {
             account.balance = None;
         }
     }
 
-    /// Admits a request by this node's own data, and commits the request's estimate or the amount that is left. The error is the
-    /// denial by the rate or concurrency limit that the request exceeds; `None` if the account or key is unknown here, was
-    /// denied, or has used up its grace.
+    /// Admits a request on the basis of this node's own data. Commits the request's estimate, or the remaining amount if that is
+    /// smaller. The error is the denial by the rate or concurrency limit that the request exceeds; `None` if the account or key
+    /// is unknown here, was denied, or has used up its grace.
     pub(super) fn admit_by_grace(
         &mut self,
         key: &KeyRecord,
@@ -269,7 +269,7 @@ fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl 
 /// The time, in milliseconds, for which the store's report that money is left is trusted.
 const VOUCHED_MS: i64 = 10_000;
 
-/// Amounts without a limit, so that only the balance and the quota limit a request.
+/// Grace limits that never apply, so that only the balance and the quota limit a request.
 const UNBOUNDED: GraceLimits = GraceLimits {
     key: NanoUsd::MAX,
     account: NanoUsd::MAX,
@@ -346,8 +346,9 @@ impl LastSeen {
         (seat, becomes_low)
     }
 
-    /// Records the store's state of account and key. A recorded denial is kept unless `admits` is true, because the reply for a
-    /// lease that has ended is a grant even if the account is suspended. Returns whether the balance has become low.
+    /// Records the state of account and key, as reported by the store. Removes a recorded denial only if `admits` is true,
+    /// because the store's reply for an ended lease is a grant even if the account is suspended. Returns whether the balance has
+    /// become low.
     pub(in crate::money::billing) fn record_grant(
         &mut self,
         key: &KeyRecord,

@@ -23,7 +23,7 @@ use crate::domain::{
 
 /// Maximum number of keys whose demand is recorded. Each request of a further key needs a call to the store.
 pub(super) const KEYS_MAX: usize = 100_000;
-/// The time for which a key gets no lease after its last one was denied or taken back.
+/// The time for which a key gets no new lease after its last lease was denied or taken back.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The interval at which keys without recent requests are removed.
 const FORGET_EVERY: Duration = Duration::from_secs(2);
@@ -31,8 +31,8 @@ const FORGET_EVERY: Duration = Duration::from_secs(2);
 /// The minimum demand at which a key gets a lease, and the maximum number of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseLimits {
-    /// The minimum rate at which a key gets a lease, in requests per second. At higher rates, a lease needs fewer calls than one
-    /// call per request.
+    /// The minimum rate at which a key gets a lease, in requests per second. Above this rate, a lease needs fewer calls to the
+    /// store than one call per request.
     pub(crate) requests_per_second: u64,
     /// Maximum number of leases at one time, including those that are ending.
     pub(crate) max: usize,
@@ -160,8 +160,8 @@ impl Leases {
     }
 
     /// Enlarges a running request's allocation by up to `more` from the lease's free amount, and returns the added amount. If
-    /// nothing is free, returns zero and records that `more` is requested from the store. The caller then reports the result with
-    /// [`Leases::on_top_up`].
+    /// nothing is free, returns zero and records that a top-up by `more` is pending. The caller must request the top-up from the
+    /// store, and report the result with [`Leases::on_top_up`].
     pub(super) fn enlarge(&self, part: AllocationId, more: NanoUsd, now: Instant) -> NanoUsd {
         let mut state = self.state.lock();
         let Some(entry) = state.leases.get_mut(&part.lease) else {
@@ -188,7 +188,8 @@ impl Leases {
         }
     }
 
-    /// Ends the leases whose key matches `concerns`: their free parts are returned, and they admit no further request.
+    /// Ends the leases whose key matches `concerns`. These leases admit no further requests, and their free amounts are returned
+    /// to the store.
     pub(super) fn recall(&self, concerns: impl Fn(&KeyRecord) -> bool) {
         if !self.is_enabled() {
             return;
@@ -249,9 +250,9 @@ impl Leases {
         questions
     }
 
-    /// Applies the store's reply to a call; `answer` is `None` if there was no reply. If the reply says that the lease is held,
-    /// returns the key's record, with which the caller records the rest of the reply, and whether the lease still admits
-    /// requests.
+    /// Applies the store's reply to a call; `answer` is `None` if there was no reply. If the reply says that the store still
+    /// holds the lease, returns the key's record and whether the lease still admits requests. The caller needs the key's record
+    /// to record the rest of the reply.
     pub(super) fn on_reply(
         &self,
         ask: &LeaseCall,
@@ -264,7 +265,7 @@ impl Leases {
         matches!(answer, Some(LeaseReply::Held(_))).then(|| (entry.key.clone(), !entry.lease.is_over()))
     }
 
-    /// Whether there is a lease, so that a call may become due without a notification.
+    /// Whether there is a lease. If there is one, a call may become due without a notification.
     pub(super) fn has_leases(&self) -> bool {
         !self.state.lock().leases.is_empty()
     }

@@ -1,10 +1,10 @@
 //! Queues of requests that wait. They wait because running requests hold the rest of a key's quota or an account's balance, or
-//! because leases have the rest of a rate or of the concurrency slots.
+//! because leases occupy the rest of a rate limit or of the concurrency slots.
 //!
 //! Requests that wait for the same limit are in one queue, in order of arrival. Only the first one calls the store, because a
-//! limit that denies the first one denies all. It calls again when the store has applied settlements of the account from this
-//! node, or after a pause, because holds of other nodes end too. A request that arrives while there is a queue joins the queue
-//! without a call.
+//! limit that denies the first one denies all. It calls the store again when the store has applied settlements of the account
+//! from this node. It also calls again after a pause, because holds of other nodes may have ended. A request that arrives while
+//! there is a queue joins the queue without a call.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,8 +26,8 @@ use crate::{
 
 /// The minimum interval between two calls of the store for one queue.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// The time that the first request in a queue waits for a hold to end on this node before it calls the store. The time doubles
-/// with each denial, up to `PAUSE_MAX`.
+/// The maximum time that the first request in a queue waits for a hold to end on this node. After this time, the request calls
+/// the store. The time doubles with each denial, up to `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
@@ -77,7 +77,7 @@ pub(super) struct QueuePosition {
 }
 
 impl Queues {
-    /// Returns the denial of the queue that a new request must join; `None` if no request waits.
+    /// Returns the last denial in the queue that a new request must join; `None` if there is no such queue.
     pub(super) fn blocking_denial(&self, account: &str, key: &KeyId) -> Option<Denial> {
         let waiting = self.waiting.lock();
         let queues = &waiting.accounts.get(account)?.queues;

@@ -50,7 +50,7 @@ pub(super) struct CountedRequest {
     pub(super) by_grace: bool,
 }
 
-/// The changes in the counts at the end of a request.
+/// The data about a request's end that changes the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SettledCharge {
     /// The number of the step that charges the request; `None` if the step could not be recorded.
@@ -83,7 +83,8 @@ impl LocalCounts {
         (self.wait, self.last_reply_ms) = (Some((denied, now_ms.saturating_add(wait))), now_ms);
     }
 
-    /// Records the start of a request. `buckets` contains this node's rate buckets after it; `None` leaves the buckets unchanged.
+    /// Records the start of a request. `buckets` contains this node's rate buckets after the request; `None` leaves the buckets
+    /// unchanged.
     pub(super) fn begin(&mut self, seat: CountedRequest, buckets: Option<RateBuckets>) {
         self.running += 1;
         self.held = self.held.saturating_add(seat.hold);
@@ -246,7 +247,7 @@ impl Billing {
     }
 
     /// The maximum amount by which a charge has exceeded its hold since the start of the process. When a quota is exhausted, each
-    /// running request can exceed it by about this amount.
+    /// running request can exceed the quota by about this amount.
     pub(crate) fn excess_max(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.engine.counters.excess_max.load(Ordering::Relaxed))
     }

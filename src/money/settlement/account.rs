@@ -1,7 +1,7 @@
 //! Settles one account: sends its steps in order until the store has all of them. Nothing waits for the settlements of requests
-//! that were admitted from leases, so these settlements are collected for a moment. Any other step causes all of them to be sent
-//! at once. When the process starts, requests that an ended process left open are settled first, and the start waits for the
-//! balances.
+//! that were admitted from leases, so these settlements are collected for a moment. If any other step is waiting, all steps are
+//! sent at once. When the process starts, it first settles requests that an ended process left open, and waits until the balances
+//! in the store are up to date.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     store::{StoreError, ledger::LedgerStore},
 };
 
-/// The minimum number of steps per call, if at least this number waits.
+/// The minimum number of steps per call, if at least this number of steps is waiting.
 const STEPS_MIN: usize = 3;
 /// The maximum time, in milliseconds, for which settlements of requests from leases wait for others. They are sent earlier if
 /// [`LedgerStore::batch_steps_max`] of them wait.
@@ -158,7 +158,8 @@ const WATERMARK_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for ending the holds of left-over requests in the store.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Charges the requests that an ended process left open in its journal, which was just opened, and ends their holds.
+/// Charges the requests that an ended process left open in its journal, and ends their holds. The caller has just opened the
+/// journal.
 ///
 /// # Errors
 /// As for [`settle_left_over`].
@@ -188,8 +189,8 @@ pub(crate) async fn charge_left_over(
     Ok(journal)
 }
 
-/// Ends the holds of requests whose process ended, and the leases from which they were admitted. The nodes in `cut` have no other
-/// holds yet.
+/// Ends the holds of requests whose process ended, and the leases from which these requests were admitted. When this is called,
+/// the nodes in `cut` must have no other holds.
 async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, SmolStr)>) {
     let all = join_all(cut.iter().map(|(node, account)| ledger.release(node, account)));
     match tokio::time::timeout(RELEASE_TIMEOUT, all).await {
@@ -221,8 +222,8 @@ pub(super) fn settle_left_over(
 }
 
 /// Settles requests whose settlement may be in a damaged part of the journal. A request that the store has charged is not charged
-/// again. If the store cannot be reached, it may have charged the request, so the request is not charged either. A lost step is
-/// reported when it is skipped.
+/// again. If the store cannot be reached, the request is not charged either, because the store may have charged it. A lost step
+/// is reported later, when the settlement skips it.
 ///
 /// # Errors
 /// As for [`settle_left_over`].
@@ -272,8 +273,8 @@ fn settle(journal: &Journal, account: &str, settlement: Settlement) -> Result<()
 pub(super) const BALANCES_WAIT: Duration = Duration::from_secs(10);
 
 /// Waits at most [`BALANCES_WAIT`] until the store has every step that these journals have at present. The journals' settlers
-/// send the steps. A store that applies steps before they are in its file may have lost the last steps. Until those are sent
-/// again, the store's balances are slightly out of date.
+/// send the steps. A store that applies steps before it writes them to its file may have lost the last steps. Until these steps
+/// are sent again, the store's balances are slightly out of date.
 pub(crate) async fn wait_for_balances(journals: &[Arc<Journal>], store: &dyn LedgerStore) {
     if tokio::time::timeout(BALANCES_WAIT, wait_until_settled(journals, store))
         .await

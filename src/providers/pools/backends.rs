@@ -28,8 +28,8 @@ use crate::{
     providers::pools::{Breaker, CircuitPermit, Probing},
 };
 
-/// The time for which a backend's other address family is preferred after it has answered sooner. RFC 6555 section 4 recommends
-/// to store the result for about this time.
+/// The time for which a backend's other address family is preferred after that family has answered sooner. RFC 6555 section 4
+/// recommends storing the result for about this time.
 pub(super) const OTHER_FAMILY_FOR: Duration = Duration::from_secs(600);
 /// The maximum number of addresses that are examined for one choice.
 const EXAMINED_MAX: usize = 256;
@@ -305,8 +305,8 @@ const CHANGES_AFTER: usize = 2;
 pub(super) struct Origins(pub(super) Arc<[Arc<Origin>]>);
 
 /// The health check of each origin of one provider, over either address family of the origin's host. If the provider's file names
-/// a path that costs nothing, the check requests that path; otherwise it only connects. It does not verify certificates, because
-/// it sends nothing secret. Connections that carry requests verify them.
+/// a path that can be requested free of charge, the check requests that path. Otherwise, the check only connects. The check does
+/// not verify certificates, because it sends no secrets. Certificates are verified on connections that carry requests.
 pub(super) struct BackendCheck {
     checks: Vec<(Origin, Box<dyn HealthCheck + Send + Sync>)>,
     resolver: Arc<Resolver>,

@@ -35,8 +35,8 @@ pub(crate) struct ChosenCredential {
 }
 
 impl CredentialState {
-    /// Prevents the credential from being chosen for `pause`, at most [`COOLDOWN_MAX`], unless its cooldown is already longer.
-    /// After the cooldown, one request probes the credential before others use it.
+    /// Starts a cooldown of `pause`, but at most [`COOLDOWN_MAX`], in which the credential is not chosen. A longer cooldown that
+    /// is already in progress is kept. After the cooldown, one request probes the credential before others use it.
     pub(crate) fn cool_down(&self, pause: Duration, now: Instant) {
         self.breaker.open_for(pause.min(COOLDOWN_MAX), now);
     }
@@ -81,7 +81,7 @@ impl Credentials {
         self.0.iter().any(|one| one.breaker.admits(probing, now))
     }
 
-    /// Returns when the first cooldown ends; `None` if a credential has no cooldown now.
+    /// Returns when the first cooldown ends; `None` if at least one credential has no cooldown now.
     pub(crate) fn first_available_at(&self, now: Instant) -> Option<Instant> {
         self.0.iter().map(|one| one.cooldown_end(now)).min().flatten()
     }
@@ -95,10 +95,10 @@ impl Credentials {
     /// Chooses a credential. A credential in its cooldown is not chosen while another one is available.
     ///
     /// A session keeps its credential. If a credential is added or removed, weighted rendezvous hashing of the session's number
-    /// moves only the sessions of that credential. The hash uses the credential's name, so a new secret moves no session: caches
-    /// and state belong to the account that the name represents. Without a session, the weights and `dice` (in 0..1) decide. If
-    /// all credentials are in their cooldowns, the one whose cooldown ends first is used, because only the provider can say
-    /// whether it works again.
+    /// only moves sessions to the added credential or away from the removed one. The hash uses the credential's name, so a new
+    /// secret moves no session. Caches and state belong to the provider's account, which the name represents. Without a session,
+    /// the weights and `dice` (in 0..1) decide. If all credentials are in their cooldowns, the one whose cooldown ends first is
+    /// used, because only the provider can say whether it works again.
     pub(crate) fn choose(
         &self,
         session: Option<u64>,

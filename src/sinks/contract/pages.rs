@@ -1,5 +1,5 @@
-//! The tests that every log backend must pass when it is read. Its pages must be equal to those of rows in memory, for each
-//! query.
+//! The tests of reading that every log backend must pass. For each query, the log backend must return the same pages as a search
+//! of the rows in memory.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -98,7 +98,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
-/// Reads the rows of an account that ended on a day, by pages of `limit` rows.
+/// Reads the rows of an account that ended on a day, in pages of `limit` rows.
 pub(crate) async fn of_day(home: &dyn LogBackend, account: &str, day: i64, limit: usize) -> Vec<Row> {
     let (mut found, mut ask) = (Vec::new(), LogPageQuery::for_day(account, day, limit));
     loop {
@@ -109,7 +109,7 @@ pub(crate) async fn of_day(home: &dyn LogBackend, account: &str, day: i64, limit
     }
 }
 
-/// Appends rows to an empty log backend, and tests all queries of it.
+/// Appends rows to an empty log backend, and tests all queries of these rows.
 pub(crate) async fn obeys(home: &dyn FedLogBackend) {
     for batch in [batches(1), batches(2)].concat() {
         home.append(&batch).await.unwrap();

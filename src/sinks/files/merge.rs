@@ -23,19 +23,19 @@ use crate::{
 };
 
 /// The maximum number of files that are merged at once, because each takes some memory. If a day that is over has more files, the
-/// merged files are merged again. During the day, files are only merged when this many of similar size exist; with a file every
-/// 30 seconds, a day then ends with about 50 files.
+/// merged files are merged again. During the day, files are merged only when this many files of similar size exist. With a new
+/// file every 30 seconds, about 50 files exist at the end of the day.
 const MERGED_MAX: usize = 24;
 /// During the day, a file is merged with others only if the largest of them is at most this many times its size.
 const ALIKE: u64 = 8;
-/// The time after the end of a day after which the day counts as over, in milliseconds.
+/// The delay between the end of a day and the time at which the day counts as over, in milliseconds.
 const SLACK_MS: i64 = 2 * 3600 * 1000;
 /// The minimum time for which a file stays after it was merged into another one, in milliseconds.
 const STAYS_MS: i64 = 60 * 1000;
 
 /// Merges log files, and removes files that were merged into another one.
 pub(super) struct FileMerger {
-    /// The maximum number of files that are merged at once, which is also the number that is merged during the day.
+    /// The maximum number of files that are merged at once. During the day, exactly this number of files is merged.
     count: usize,
     /// The lanes whose files this process writes, with the number of files written since the most recent notification of `many`.
     /// Only this process merges files of these lanes during their day.

@@ -84,8 +84,8 @@ const KEPT_MAX: usize = 4;
 #[derive(Default)]
 pub(super) struct PageReader {
     kept: Mutex<Vec<DayReader>>,
-    /// The number of files that this process has added. A day reader that was opened when this was lower lacks the rows of newer
-    /// files.
+    /// The number of files that this process has added. A day reader that was opened when this number was lower lacks the rows of
+    /// the files added since.
     added: AtomicU64,
 }
 
@@ -198,8 +198,8 @@ pub(super) fn latest(
     Ok(found)
 }
 
-/// Returns rows in the order of account, time and request id. The files have rows with the same account and time in the order of
-/// their numbers, so these few rows are sorted here.
+/// Returns rows in the order of account, time and request id. In the files, rows with the same account and time are in the order
+/// of their numbers, so these few rows are sorted again here.
 struct OrderedRows {
     stream: RowStream,
     /// The unread rows of one account and time, sorted.
@@ -221,7 +221,7 @@ impl OrderedRows {
         })
     }
 
-    /// Returns a row to the front: it is the next one to be read.
+    /// Puts a row back at the front, so it is read next.
     fn put_back(&mut self, row: (NodeId, NumberedRow)) {
         self.together.push_front(row);
     }

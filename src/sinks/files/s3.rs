@@ -267,7 +267,7 @@ impl fmt::Display for BucketRefusal {
 /// Some bytes of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::sinks::files) struct ObjectPart {
-    /// The offset of the first of `bytes` in the object.
+    /// The offset of the first byte of `bytes` in the object.
     begin: u64,
     /// The length of the complete object, in bytes.
     length: u64,

@@ -54,7 +54,7 @@ pub(super) trait FileStorage: Send + Sync {
     /// Adds a complete file atomically. Succeeds without a change if the file exists. When this returns, the file is durable.
     fn put(&self, place: &FileName, file: NamedTempFile) -> io::Result<()>;
 
-    /// Makes all files durable, including those whose [`FileStorage::put`] was interrupted before it could do so.
+    /// Makes all files durable, including files whose [`FileStorage::put`] was interrupted before the file was durable.
     fn sync_files(&self) -> io::Result<()>;
 
     /// Removes a file. Succeeds if it does not exist.

@@ -290,8 +290,8 @@ fn statistics<'a>(group: &'a RowGroupMetaData, column: &str) -> Option<&'a Stati
     group.columns().get(schema::index_of(column)?)?.statistics()
 }
 
-/// Returns whether a column of a row group may contain `text`. Bounds in the statistics may be shortened, but they are still
-/// bounds.
+/// Returns whether a column of a row group may contain `text`. Bounds in the statistics may be shortened, but no value is outside
+/// of them.
 fn has_text(group: &RowGroupMetaData, column: &str, text: &str) -> bool {
     let Some(Statistics::ByteArray(all)) = statistics(group, column) else {
         return true;
@@ -300,8 +300,8 @@ fn has_text(group: &RowGroupMetaData, column: &str, text: &str) -> bool {
     all.min_bytes_opt().is_none_or(|min| min <= text) && all.max_bytes_opt().is_none_or(|max| max >= text)
 }
 
-/// Returns whether a row of a group may have a tag. If so, the tag is between the smallest and the greatest tag. A group without
-/// tags has no such bounds.
+/// Returns whether a row of a group may have a tag. This is possible only if the tag is between the smallest and the greatest tag
+/// of the group. A group without tags has no such bounds.
 fn has_tag(group: &RowGroupMetaData, tag: &Tag) -> bool {
     let Some(Statistics::ByteArray(all)) = statistics(group, "tags") else {
         return true;

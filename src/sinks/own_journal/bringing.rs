@@ -121,9 +121,9 @@ fn account_day(row: &Row) -> (SmolStr, i64) {
     (row.account.clone(), daily_sums::day_of(row))
 }
 
-/// Puts rows of a day back into the store's lists. Returns the number of rows that were put back. The store has applied the steps
-/// of these rows, so its sums include them. If the store has lost steps of the account, nothing is put back, because settlement
-/// sends these steps again with their rows.
+/// Puts rows of a day back into the store's lists. Returns the number of rows that were put back. The store has already applied
+/// the settlement of these rows, so its sums include them. If the store has lost settlement steps of the account, no rows are put
+/// back, because settlement sends these steps again with their rows.
 async fn put_back(
     (lists, ledger): (&dyn LogLists, &dyn LedgerStore),
     lane: &Weak<Journal>,

@@ -92,8 +92,8 @@ pub(super) fn types() -> Vec<Type> {
     COLUMNS.into_iter().map(|(_, kind)| kind).collect()
 }
 
-/// Converts a time for the table. A time that is too early or too late for the name of a partition is replaced with the
-/// nearest time that is not.
+/// Converts a time for the table. A time that is too early or too late for the name of a partition is replaced with the nearest
+/// supported time.
 pub(super) fn moment(unix_ms: i64) -> Timestamp {
     Timestamp::from_millisecond(unix_ms.clamp(0, LATEST_MS)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -168,8 +168,8 @@ fn parts(parts: &[CostShare]) -> Result<Value, PostgresError> {
     serde_json::to_value(clean).map_err(|error| PostgresError::Row(error.to_string()))
 }
 
-/// Reads the lane and the row from a row of the table, which this or an earlier version of weir has written by [`write()`].
-/// `found` must have all columns of its table.
+/// Reads the lane and the row of the log from a row of the table. This or an earlier version of weir has written the row with
+/// [`write()`]. `found` must have all columns of its table.
 pub(super) fn read(found: &Found) -> Result<(NodeId, NumberedRow), PostgresError> {
     let mut usage = Usage::default().parts();
     for (into, name) in usage.iter_mut().zip(Usage::NAMES) {

@@ -295,8 +295,8 @@ fn day(unix_ms: i64) -> Date {
 }
 
 /// The interval at which the oldest partition is dropped if it is too old. The server drops at most one per hour
-/// (`weir.drop_oldest`), however many nodes request it. So weir can catch up by 24 days a day, and a clock that is wrong for an
-/// hour costs at most one day of rows.
+/// (`weir.drop_oldest`), however many nodes request it. So weir removes at most 24 days of old rows per day, and a clock that is
+/// wrong for an hour causes the loss of at most one day of rows.
 const EVERY: Duration = Duration::from_secs(3600);
 /// The pause after the database could not be reached or was not set up.
 const AGAIN: Duration = Duration::from_secs(60);

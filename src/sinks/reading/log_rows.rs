@@ -37,8 +37,8 @@ impl LogCursor {
     }
 }
 
-/// Reads rows day by day, and within a day in the order of [`LogPosition`]. Has in memory up to [`PAGE_ROWS_MAX`] rows of
-/// each log backend, the data with which log backends find rows, and the rows that the log backend has not acknowledged.
+/// Reads rows day by day, and within a day in the order of [`LogPosition`]. Keeps in memory up to [`PAGE_ROWS_MAX`] rows of each
+/// log backend, the data that the log backends use to find rows, and the rows that the log backend has not acknowledged.
 ///
 /// Finds all rows that were on disk when the reading of their day began. A row that moves meanwhile is not missed, because each
 /// place is read before the place to which its rows move.
@@ -76,8 +76,8 @@ impl LogRows {
         self
     }
 
-    /// Returns the number of scanned rows of the account at the cursor that the next call need not scan again. 0 if the account
-    /// has no more rows.
+    /// Returns the number of rows of the current account that have been scanned and that the next call need not scan again. The
+    /// current account is that of the cursor. Returns 0 if the account has no more rows.
     pub(crate) fn looked_at(&self) -> usize {
         self.looked_at
     }

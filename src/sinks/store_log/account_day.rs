@@ -32,7 +32,7 @@ const PIECES_MAX: usize = 8;
 /// The maximum number of scans of a day for one call. A day is scanned again if rows have left the store meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
-/// The end of a scan of the store's rows of a day.
+/// The reason why a scan of the store's rows of a day ended.
 enum ScanEnd {
     Complete,
     /// The deadline has passed. The next scan continues.
@@ -58,7 +58,7 @@ pub(super) struct AccountDay {
     /// The number of scanned rows, and the position of the last of them.
     seen: usize,
     last_seen: LogPosition,
-    /// Fetched rows: consecutive ones, with the index of the first.
+    /// Pieces of consecutive rows that were fetched, each with the index of its first row.
     pieces: VecDeque<(usize, Vec<Row>)>,
 }
 
@@ -149,7 +149,8 @@ impl AccountDay {
         self.places.range((Bound::Excluded(self.at.clone()), Bound::Unbounded))
     }
 
-    /// Discards all that was scanned. The next scan begins again and skips rows up to the one that was returned most recently.
+    /// Discards the results of scanning. The next scan begins again, and skips the rows up to the one that was returned most
+    /// recently.
     fn restart(&mut self) {
         self.from = self.at.clone();
         self.places.clear();

@@ -1,5 +1,5 @@
-//! Refusals because a limit is reached, in the form of each protocol. Agents should retry later where waiting helps. They should
-//! stop and display the reason where only an operator or a new period helps. ARCHITECTURE.md describes how agents react.
+//! Refusals because a limit is reached, in the form of each protocol. If waiting helps, an agent should retry later. If only an
+//! operator or a new period can help, the agent should stop and display the reason. ARCHITECTURE.md describes how agents react.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -32,21 +32,21 @@ pub(crate) enum LimitRefusal {
     },
     /// Running requests hold the rest of the key's quota or of the account's balance.
     Held {
-        /// Whether it is the key's quota or the account's balance.
+        /// Whether the key's quota or the account's balance is held.
         scope: LimitScope,
     },
     /// The limit of concurrent requests is reached.
     Concurrency {
-        /// Whether it is the key's limit or the account's.
+        /// Whether the limit belongs to the key or to the account.
         scope: LimitScope,
         /// The maximum number of concurrent requests.
         limit: u64,
     },
     /// A limit per minute is reached.
     Rate {
-        /// Whether it is the key's limit or the account's.
+        /// Whether the limit belongs to the key or to the account.
         scope: LimitScope,
-        /// Whether the limit is one of requests or of tokens.
+        /// Whether the limit counts requests or tokens.
         counted: RateKind,
         /// The maximum number of requests or tokens per minute.
         limit: u64,
@@ -57,8 +57,8 @@ pub(crate) enum LimitRefusal {
     },
 }
 
-/// The number of seconds after which a client should retry, because a running request may have ended by then. Some agents wait
-/// exactly this long.
+/// The number of seconds after which a client should retry if running requests are the cause of the refusal. One of them may have
+/// ended by that time. Some agents wait exactly this long.
 const CONCURRENCY_RETRY_SECONDS: u64 = 1;
 
 impl LimitRefusal {
@@ -91,9 +91,10 @@ impl LimitRefusal {
         }
     }
 
-    /// Returns `error.type` for the Responses protocol. For the type `usage_limit_reached`, Codex stops and displays the value of
-    /// a header ([`LimitRefusal::headers`]). For the code `insufficient_quota`, it would also stop, but display a message of its
-    /// own (<https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs>).
+    /// Returns `error.type` for the Responses protocol. If the type is `usage_limit_reached`, Codex stops and displays the value
+    /// of a header ([`LimitRefusal::headers`]). Without this type, Codex would also stop because of the code
+    /// `insufficient_quota`, but would display a message of its own
+    /// (<https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs>).
     pub(super) fn responses_type(&self) -> &'static str {
         if self.is_temporary() {
             "rate_limit_error"
@@ -132,7 +133,7 @@ impl LimitRefusal {
     }
 
     /// Returns the message in the Gemini form. After a 429, Gemini CLI repeats a request several times unless the message states
-    /// that the limit is zero. It would also stop if the retry delay were above five minutes, but only a quota that resets has
+    /// that the limit is zero. A retry delay above five minutes would also make Gemini CLI stop, but only a quota that resets has
     /// such a delay (<https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts>).
     pub(super) fn gemini_message(&self) -> String {
         let message = self.message();
@@ -143,8 +144,8 @@ impl LimitRefusal {
         }
     }
 
-    /// Returns a sentence that states the cause of the refusal and the action that ends it, without a final full stop. `None` if
-    /// waiting helps.
+    /// Returns a text that states the cause of the refusal and the action that ends the refusal, without a final full stop.
+    /// `None` if waiting helps.
     fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::Balance => "The account of this API key has no balance left. Have credit added to it".to_owned(),
@@ -203,7 +204,7 @@ impl LimitRefusal {
         }
     }
 
-    /// Returns the headers that tell the client when to retry, or not to retry. Only Messages clients get a long `retry-after`,
+    /// Returns the headers that tell the client whether and when to retry. Only Messages clients get a long `retry-after`,
     /// because other clients would wait that long without notifying their users.
     pub(super) fn headers(&self, protocol: Protocol) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();

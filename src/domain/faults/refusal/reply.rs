@@ -198,7 +198,7 @@ const UNKNOWN_PATH: &str = "There is nothing at this path. Send POST /v1/message
     POST /v1beta/models/{model}:generateContent; GET /v1/models lists the models. The base URL of a client ends in /v1 for \
     OpenAI's SDKs, and has no path for others.";
 
-/// Returns the message for the client: what is wrong with which part of the request, and what to do.
+/// Returns the message for the client. It states what is wrong, which part of the request is affected, and what to do.
 fn message(refusal: &Refusal) -> String {
     match refusal {
         Refusal::UnknownPath => UNKNOWN_PATH.to_owned(),

@@ -1,8 +1,8 @@
 //! Rate limits. Each key and each account has one bucket for requests and one for tokens.
 //!
 //! A bucket consists of a level and a time at which it had this level. The unit of a level is 1/60000 of a request or of a token,
-//! so a limit of `n` per minute refills the bucket by `n` units per millisecond. The capacity of a bucket is `limit * 60000`. The
-//! bucket is full when the first request under the limit is admitted. Limits are capped at [`RateLimits::MAX`], so that every
+//! so a limit of `n` per minute refills the bucket by `n` units per millisecond. The capacity of a bucket is `limit * 60000`. A
+//! bucket is full until the first request under the limit is admitted. Limits are capped at [`RateLimits::MAX`], so that every
 //! number is below 2^53.
 //!
 //! - At the time `now`, the level is `level + limit * dt`, clamped to `-capacity` and `capacity` of the current limit. `dt` is
@@ -13,7 +13,7 @@
 //! - Granting a request writes all levels, with `at = max(at, now)`, and removes the bucket of a limit that is not set. Refusing
 //!   a request writes nothing.
 //! - If a token bucket exists and has a limit, a settlement deducts `min(used, 3 * limit) - min(estimated, limit)` tokens from
-//!   it, which may be negative. The level is clamped to `-capacity` and `capacity`, and its time does not change. A settlement
+//! it. This number may be negative. The level is clamped to `-capacity` and `capacity`, and its time does not change. A settlement
 //!   does not create a bucket.
 //! - The unused part of leases is lent: it is deducted from the bucket. The bucket refills only up to `capacity` minus the lent
 //!   part, but not to less than zero. So the bucket and the leases together never exceed `capacity`.
@@ -45,7 +45,7 @@ struct RateBucket {
 }
 
 impl RateBuckets {
-    /// Returns the buckets after one request with its tokens. `lent` is the unused part of leases.
+    /// Returns the buckets after one request and its tokens are deducted. `lent` is the unused part of leases.
     ///
     /// # Errors
     /// [`Denial::RateLimited`]: the level of a bucket is too low.
@@ -103,14 +103,14 @@ impl RateBuckets {
         )
     }
 
-    /// Whether one of the refilled buckets has less than the unused part of leases.
+    /// Whether the level of one of the refilled buckets is below the unused part of leases.
     pub(super) fn is_near(&self, lent: RateUse) -> bool {
         let is_near =
             |bucket: Option<RateBucket>, lent: u64| lent > 0 && bucket.is_some_and(|bucket| bucket.level < units(lent));
         is_near(self.requests, lent.requests) || is_near(self.tokens, lent.tokens)
     }
 
-    /// Deducts `more` from the buckets for leases, and adds `back`, which leases return.
+    /// Deducts `more`, which leases get, from the buckets. Adds `back`, which leases return, to the buckets.
     pub(super) fn lend(&mut self, rates: &RateLimits, more: RateUse, back: RateUse) {
         let lend = |bucket: &mut Option<RateBucket>, limit: Option<u64>, more, back| {
             if let (Some(bucket), Some(limit)) = (bucket, limit) {

@@ -10,12 +10,12 @@
 //!   lasts a day at most, so the amount held in a week or a month is the sum of a few days.
 //!
 //! A lease ([`crate::domain::ledger::lease`]) is a hold like that of a request, with these differences: Its number of running
-//! requests is reported by its holder. Charges can be deducted from it. The amounts of all leases have sums of their own, in
-//! total and by key. So do the rates and slots that leases have but do not use.
+//! requests is reported by its holder. Charges can be deducted from it. The amounts of leases are also added up separately, in
+//! total and by key. The same applies to the rates and slots that leases have but do not use.
 //!
-//! `drop_lapsed` is called first by every operation that has the time and may change something: admission, top-up and renewal. A
-//! node is removed with its last hold. But if a node has made calls about leases of budget, it stays until its node lease lapses,
-//! with the highest lease number for each key.
+//! Every operation that knows the current time and may change the holds, such as admission, top-up and renewal, first calls
+//! `drop_lapsed`. When the last hold of a node ends, the node is removed. But a node that has made calls about leases of budget
+//! is retained until its node lease lapses, with the highest lease number for each key.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub(super) struct Hold {
     pub(super) lease: Option<LeaseHold>,
 }
 
-/// The state of a lease that the hold of a request does not have.
+/// The additional state of a lease, which the hold of a request does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeaseHold {
     /// The number of requests that are running in the lease.

@@ -6,8 +6,8 @@
 //! remaining balance; and 1/[`ALL_PART_OF_LEFT`] of the remaining balance minus the amounts of all leases. The last two also
 //! apply to the remaining quota of the key, with the amounts of the key's leases. If the growth would be less than
 //! 1/[`PART_OF_WANTED`] of the wanted amount, the lease does not grow. Divisions round down. When a lease of a key grows, the
-//! nearness of the balance and of the key's quota ends (see Recall). The nearness of other keys' quotas does not end. Otherwise,
-//! a busy key would end it repeatedly, and the requests of other keys would be delayed forever.
+//! nearness of the balance and of the key's quota ends (see Recall). The nearness of other keys' quotas does not end. If a busy
+//! key could end that nearness repeatedly, the requests of the other keys would be delayed forever.
 //!
 //! **Sequence.** A call has no effect if its `turn` is not higher than that of the last call about the lease. It does not even
 //! renew the holder's node lease. A lease begins only if its number is higher than all numbers in earlier calls of its holder for
@@ -17,12 +17,14 @@
 //! **Charges.** If a settlement names a lease, its cost is subtracted from the lease's amount, down to zero. The remaining
 //! balance and the remaining quota therefore do not change.
 //!
-//! **Recall.** Each reply about a lease contains the recall mark, a number. When it rises, holders return the parts of leases
-//! that they do not need. It rises by one when the account's record changes, when an amount below zero is applied, and when a key
+//! **Recall.** Each reply about a lease contains the recall mark, a number. When the mark rises, holders return the parts of
+//! leases that they do not need. The mark rises by one when the account's record changes, when an amount below zero is applied,
+//! and when a key
 //! with leases gets a higher revision. It also rises when rates or slots become near, and when money becomes near. The balance is
-//! near when less of it remains than all leases have, and a quota when less of it remains than the key's leases have. This is
-//! checked after a hold is granted or refused, and after a top-up is granted. The balance and each quota raise the mark only once
-//! until a lease grows. This state, with the time at which it began, is called their nearness.
+//! near when the remaining balance is less than the amounts of all leases. A quota is near when the remaining quota is less than
+//! the amounts of the key's leases. This is checked after a hold is granted or refused, and after a top-up is granted. The
+//! balance and each quota raise the mark only once until a lease grows. The state of being near, with the time at which it began,
+//! is called nearness.
 //!
 //! **Top-ups.** If nothing remains for a top-up, the reply is [`TopUpReply::Recalling`] instead of a refusal under two
 //! conditions: there are leases under the exhausted limit, and the nearness of the limit began less than [`RECALL_MS`] ago. The
@@ -184,7 +186,7 @@ impl Account {
         come_near.iter().any(|(_, comes_near)| *comes_near)
     }
 
-    /// Returns the reply to a top-up for which nothing remains of the balance, or nothing of the key's quota.
+    /// Returns the reply to a top-up when nothing remains of the balance or of the key's quota.
     pub(super) fn refuse_or_recall(&mut self, key: &KeyId, now_ms: i64) -> TopUpReply {
         let (limit, counted) = match self.remaining_balance() <= NanoUsd::ZERO {
             true => (None, self.holds.leased()),
@@ -231,8 +233,8 @@ pub(super) struct Recall {
 }
 
 impl Recall {
-    /// Returns the time at which the quota of a key became near, or the balance if `quota_of` is `None`. Returns `None` if it is
-    /// not near.
+    /// Returns the time at which the quota of the key `quota_of` became near. If `quota_of` is `None`, returns the time at which
+    /// the balance became near. Returns `None` if the quota or the balance is not near.
     pub(super) fn near_since(&self, quota_of: Option<&KeyId>) -> Option<i64> {
         match quota_of {
             Some(key) => self.quotas_near_ms.get(key).copied(),
@@ -240,7 +242,8 @@ impl Recall {
         }
     }
 
-    /// Records that the quota of a key has become near, or the balance if `quota_of` is `None`.
+    /// Records that the quota of the key `quota_of` has become near. If `quota_of` is `None`, records that the balance has become
+    /// near.
     pub(super) fn set_near(&mut self, quota_of: Option<&KeyId>, now_ms: i64) {
         match quota_of {
             Some(key) => drop(self.quotas_near_ms.insert(key.clone(), now_ms)),
@@ -248,12 +251,13 @@ impl Recall {
         }
     }
 
-    /// Whether a rate or the slots of a key are near, or those of the account if `of` is `None`.
+    /// Whether a rate or the slots of the key `of` are near. If `of` is `None`, the rates and slots of the account are checked.
     pub(super) fn has_near_rate(&self, of: Option<&KeyId>) -> bool {
         of.map_or(self.is_rate_near, |key| self.rates_near.contains_key(key))
     }
 
-    /// Records that a rate or the slots of a key have become near, or those of the account if `of` is `None`.
+    /// Records that a rate or the slots of the key `of` have become near. If `of` is `None`, records that a rate or the slots of
+    /// the account have become near.
     pub(super) fn set_rate_near(&mut self, of: Option<&KeyId>) {
         match of {
             Some(key) => drop(self.rates_near.insert(key.clone(), ())),

@@ -4,8 +4,9 @@
 //! is applied once. So there is only one notice for each percentage of a quota and each period, even if several nodes charge the
 //! key.
 //!
-//! An account stores a notice until it is acknowledged. While one node has claimed a notice, no other node can claim it. That
-//! node may fail, so a notice that is not acknowledged becomes due again after a pause, which doubles each time.
+//! An account stores a notice until it is acknowledged. While one node has claimed a notice, no other node can claim it. The node
+//! that has claimed it may fail, so a notice that is not acknowledged becomes due again after a pause. The pause doubles each
+//! time.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +86,7 @@ impl Notices {
         self.kept.len() < before
     }
 
-    /// Whether the account has no notices, and no lost notice is still to be reported.
+    /// Whether the account has no notices, and no lost notices that must still be reported.
     pub(crate) fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.lost == 0
     }
@@ -97,7 +98,7 @@ impl Account {
         &self.notices
     }
 
-    /// Returns the notices, to be claimed or acknowledged.
+    /// Returns the notices, so that they can be claimed or acknowledged.
     pub(crate) fn notices_mut(&mut self) -> &mut Notices {
         &mut self.notices
     }
@@ -109,7 +110,7 @@ impl Account {
 
     /// Records the notices of a settlement that is being applied: one for each percentage of the key's quota that the spending
     /// reaches, and one if the balance reaches its low mark. `(node, seq)` is the step of the settlement, and `before` is the
-    /// balance before it.
+    /// balance before this step.
     pub(super) fn record_notices(&mut self, (node, seq): (&NodeId, u64), settlement: &Settlement, before: NanoUsd) {
         let (cost, at_ms) = (charge(settlement), settlement.at_ms);
         if cost == NanoUsd::ZERO {
@@ -142,7 +143,7 @@ impl Account {
     }
 }
 
-/// The id of a notice, which consists of its subject. Two notices with the same id are the same notice.
+/// The id of a notice. It describes the subject of the notice, so two notices with the same id are the same notice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoticeId {
     /// A key has spent a percentage of its quota.

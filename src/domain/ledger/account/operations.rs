@@ -72,13 +72,14 @@ impl FromIterator<RecordedOperation> for Operations {
     }
 }
 
-/// The earliest time that is too late to be accepted as the time of a payment, in seconds since the Unix epoch. It is in the year
-/// 8307.
+/// The upper limit for the time of a payment, in seconds since the Unix epoch. Only earlier times are accepted. The limit is in
+/// the year 8307.
 const TIMES_END_S: i64 = 200_000_000_000;
 
-/// The sums of an account's payments on the most recent day, and in the most recent month, with payments. Payments are credits
-/// and adjustments. The time of a payment is that of the operator's request. The sums do not depend on the order in which
-/// payments arrive, or on how often a journal is sent to the store. Days and months are in UTC, counted from the Unix epoch.
+/// The sums of an account's payments on the most recent day that has payments, and in the most recent month that has payments.
+/// Payments are credits and adjustments. The time of a payment is the time of the operator's request. The sums do not depend on
+/// the order in which payments arrive, or on how often a journal is sent to the store. Days and months are in UTC, counted from
+/// the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PaidIn {
     pub day: i64,
@@ -88,8 +89,8 @@ pub(crate) struct PaidIn {
 }
 
 impl PaidIn {
-    /// Adds a payment to the sums of its day and month. A payment is not added if its time is unknown or if its period is before
-    /// the most recent one.
+    /// Adds a payment to the sums of its day and month. A payment is not added if its time is unknown, or if its day or month is
+    /// before the most recent day or month that has payments.
     pub(super) fn add(&mut self, amount: NanoUsd, at: i64) {
         if !(1..TIMES_END_S).contains(&at) {
             return;

@@ -2,21 +2,24 @@
 //! have.
 //!
 //! **The part of a lease.** If the key or the account has a limit per minute, a lease is given requests or tokens in advance,
-//! which are deducted from the buckets. `given` is their number since the lease began. The holder of the lease reports how many
+//! which are deducted from the buckets. `given` is the number of requests or tokens that the lease was given since it began. The
+//! holder of the lease reports how many
 //! of them are `used`. The rest is lent. If the key or the account has a concurrency limit, the lease has slots (`places`). Its
 //! free slots are lent, and count as occupied. Nothing is lent for a limit that is not set.
 //!
-//! **A call about a lease** first refills the buckets, given the lent part before the call. `used` is the highest number reported
+//! **A call about a lease** first refills the buckets, taking into account the part that was lent before the call. `used` is the
+//! highest number reported
 //! so far, and `given` is at least `used`. The lent part that the holder does not want is put back into the buckets. With
-//! [`LeaseChange::Grow`], the lease is given the missing part. This part is limited twice for the key and twice for the account:
-//! to 1/[`PART_OF_LEFT`] of the remaining requests, tokens or slots, and to 1/[`ALL_PART_OF_LEFT`] of them minus everything lent.
-//! The lease is given nothing if the result is less than 1/[`PART_OF_WANTED`] of the missing part, or if less than half of a
-//! limit remains. A lease begins only if it is given some of every missing part.
+//! [`LeaseChange::Grow`], the lease is given the missing part. Both for the key and for the account, this part is limited to
+//! 1/[`PART_OF_LEFT`] of the remaining requests, tokens or slots, and also to 1/[`ALL_PART_OF_LEFT`] of them minus everything
+//! lent. The lease is given nothing if the result is less than 1/[`PART_OF_WANTED`] of the missing part, or if less than half of
+//! a limit remains. A lease begins only if it is given some of every missing part.
 //!
 //! **The end** of a lease puts its lent part back. If the node lease of its holder lapses, the lent part is not put back, but the
 //! buckets refill.
 //!
-//! **Nearness.** A rate or the slots are near when leases have more of them than remains. The key and the account are checked
+//! **Nearness.** A rate or the slots are near when the lent part is larger than the part that remains. The key and the account
+//! are checked
 //! before each request is admitted or refused. When a limit of one of them becomes near, the recall mark rises once. The nearness
 //! of both ends when a lease of the key begins.
 
@@ -146,7 +149,7 @@ impl Account {
         }
     }
 
-    /// Returns the requests, tokens and slots that the lease's holder may use from it.
+    /// Returns the requests, tokens and slots of the lease that its holder is allowed to use.
     pub(super) fn lease_allowance(&self, key: &KeyId, lease: &LeaseHold) -> LeaseAllowance {
         let key = self.keys.get(key).map(AccountKey::terms).unwrap_or_default().rates;
         let account = self
@@ -237,8 +240,8 @@ impl Default for LeasePartChange {
     }
 }
 
-/// Returns the change of a lease's part from `has` to `wants`, if the lease can get at most `part` more. `None` if there is no
-/// limit.
+/// Returns the change of a lease's part of a limit. The part is `has`, the wanted part is `wants`, and the lease can get at most
+/// `part` more. `None` if there is no limit.
 fn part_change(has: u64, wants: u64, part: Option<u64>) -> Option<LeasePartChange> {
     let (back, missing) = (has.saturating_sub(wants), wants.saturating_sub(has));
     let more = missing.min(part?);

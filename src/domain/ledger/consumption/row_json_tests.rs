@@ -1,4 +1,4 @@
-//! Tests of `row_json`; and rows for other tests.
+//! Tests of `row_json`, and rows for other tests.
 
 use proptest::prelude::*;
 use smol_str::SmolStr;
@@ -14,7 +14,7 @@ use crate::domain::{
     wire::usage::RunKind,
 };
 
-/// Texts with and without what has to be escaped, shorter and longer than a block.
+/// Strings with and without characters that must be escaped, some shorter and some longer than a block.
 pub(in crate::domain::ledger) fn text() -> impl Strategy<Value = String> {
     prop_oneof![3 => "[a-z0-9_.-]{0,40}", 1 => any::<String>(), 1 => "[a-z\"\\\\\n\u{1f}\u{7f}é中]{0,40}"]
 }

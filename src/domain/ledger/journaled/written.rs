@@ -18,7 +18,7 @@ impl Record {
     /// Appends the record's bytes to `out`.
     ///
     /// # Errors
-    /// As for [`serde_json::to_writer`].
+    /// The same errors as [`serde_json::to_writer`].
     pub(crate) fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         match self {
             Self::Admit(admitted) => {
@@ -268,8 +268,8 @@ impl RecordWriter<'_> {
         }
     }
 
-    /// Appends one bit for each number in the usage, which is set if the number is more than zero. Then appends the numbers that
-    /// are more than zero.
+    /// Appends a number that contains one bit for each count in the usage. A bit is set if its count is more than zero. Then
+    /// appends the counts that are more than zero.
     fn usage(&mut self, usage: &Usage) {
         let parts = usage.parts();
         let there = parts

@@ -7,8 +7,9 @@
 //! call to the store about a lease runs at a time.
 //!
 //! Requests are admitted from a lease only within one second after the start of the last call to which the store has replied. So
-//! no request is admitted under terms that an operator changed more than a second ago. Nor is one admitted from a lease whose
-//! budget the store may have given to others, because that happens only after the lease's holder has made no call for `LEASE_MS`.
+//! no request is admitted under terms that an operator changed more than a second ago. For the same reason, no request is
+//! admitted from a lease whose budget the store may have given to others. The store does this only after the lease's holder has
+//! made no call for `LEASE_MS`.
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +40,7 @@ pub(crate) const GROW_INTERVAL: Duration = Duration::from_millis(20);
 /// The time after which an unused lease is returned.
 pub(crate) const IDLE_LEASE_MAX: Duration = Duration::from_secs(2);
 /// The maximum number of costs that are stored separately until the store has applied them. Further costs are added to the last
-/// of these.
+/// cost that is stored separately.
 const OWED_MAX: usize = 1_024;
 
 /// The part of a lease that should be free.
@@ -96,7 +97,7 @@ pub(crate) struct NodeLease {
     /// The number of requests that were running in the lease at the last call.
     running_at_request: u64,
     is_asking: bool,
-    /// Whether the last call got no reply. The store may then have set more aside for the lease than it has reported.
+    /// Whether the last call got no reply. If so, the store may have set aside more for the lease than it has reported.
     is_unsure: bool,
     /// The time at which the last call failed; `None` if the last call got a reply.
     failed_at: Option<Instant>,
@@ -104,7 +105,7 @@ pub(crate) struct NodeLease {
     before_growth: Option<(NanoUsd, LeaseTarget)>,
     /// Whether the last call for growth did not bring enough money, rates or slots.
     is_near: bool,
-    /// Whether no further requests are admitted from the lease.
+    /// Whether admission from the lease has ended.
     is_over: bool,
     /// Whether the lease no longer exists in the store.
     is_gone: bool,
@@ -172,7 +173,7 @@ impl NodeLease {
         self.asked_for = self.asked_for.saturating_add(more);
     }
 
-    /// Records that the store has granted the request `got` of the requested amount `asked`.
+    /// Records that the store has granted the amount `got` to the request, which has requested the amount `asked`.
     pub(crate) fn end_top_up(&mut self, number: u64, asked: NanoUsd, got: NanoUsd) {
         self.asked_for = self.asked_for.saturating_sub(asked);
         self.add(number, got);
@@ -275,8 +276,8 @@ impl NodeLease {
         }
     }
 
-    /// Records the store's reply to a call. `answer` is `None` if no reply arrived, so that it is unknown whether the call had an
-    /// effect.
+    /// Records the store's reply to a call. `answer` is `None` if no reply arrived. In this case, it is unknown whether the call
+    /// had an effect.
     pub(crate) fn on_store_reply(&mut self, answer: Option<&LeaseReply>, asked: Instant, answered: Instant) {
         self.is_asking = false;
         self.failed_at = answer.is_none().then_some(answered);
@@ -349,7 +350,7 @@ impl NodeLease {
         u64::try_from(self.allocations.len()).unwrap_or(u64::MAX)
     }
 
-    /// Whether no further requests are admitted from the lease.
+    /// Whether admission from the lease has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -378,14 +379,14 @@ fn half(amount: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(amount.nanos() / 2)
 }
 
-/// A lease should have one free slot for each four requests that are expected in its time, in addition to the slots of running
-/// requests.
+/// In addition to the slots of running requests, a lease should have one free slot for every four requests that are expected in
+/// the time for which the lease should suffice.
 const PART_AT_ONCE: u64 = 4;
 
-/// The rates and slots of a lease at its node. There are no limits until the store's first reply, which contains the total number
-/// of requests and tokens that may be admitted since the lease began, and the maximum number of running requests. If the node
-/// wants less, the lower limits apply from the start of its call, even if the call fails. If the node wants more, it must wait
-/// for the reply.
+/// The rates and slots of a lease at its node. There are no limits until the store's first reply. A reply contains the total
+/// number of requests and tokens that may be admitted, counted from the lease's beginning, and the maximum number of running
+/// requests. If the node wants less, the lower limits apply as soon as the node begins its call, even if the call fails. If the
+/// node wants more, it must wait for the reply.
 #[derive(Clone, Copy, Debug, Default)]
 struct RateShare {
     used: RateUse,
@@ -425,7 +426,8 @@ impl RateShare {
         [free.requests, free.tokens].into_iter().flatten().any(|free| free > 0)
     }
 
-    /// Lowers the limits to the node's current needs, with `target` free. Returns the number of slots to request.
+    /// Lowers the limits to the node's current needs: the used part, and `target` as the free part. Returns the number of slots
+    /// to request.
     fn lower_limits(&mut self, target: RateUse, running: u64) -> u64 {
         let places = running.saturating_add(spare_places(target));
         let most = self.used.saturating_add(target);

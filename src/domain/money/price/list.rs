@@ -42,8 +42,8 @@ impl PriceList {
     /// Parses a price list. `file` is the file's name in errors.
     ///
     /// # Errors
-    /// All errors in the list, each with its line and TOML key. If the file is not valid TOML, these are only the syntax errors,
-    /// at most one per line.
+    /// All errors in the list, each with its line and TOML key. If the file is not valid TOML, only its syntax errors are
+    /// returned, at most one per line.
     pub fn read(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
         let mut entries = BTreeMap::new();
         for (line, tariff, price) in read_prices(file, text)? {

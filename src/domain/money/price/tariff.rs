@@ -26,11 +26,12 @@ pub(crate) struct Tariff {
     pub source: String,
     /// Token prices by the size of the prompt, in ascending order. The first tier is for any prompt.
     pub tiers: Vec<Tier>,
-    /// The price of a reasoning token with the prices in `tiers`. If it is missing, the price of an output token applies.
+    /// The price of a reasoning token. It applies together with `tiers`, but not with `service_tier_prices`. If it is missing,
+    /// the price of an output token applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<TokenPrice>,
-    /// The price of an input token that the provider's own tools added, with the prices in `tiers`. If it is missing, the price
-    /// of an input token applies.
+    /// The price of an input token that the provider's own tools added. It applies together with `tiers`, but not with
+    /// `service_tier_prices`. If it is missing, the price of an input token applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_input: Option<TokenPrice>,
     /// Prices per call of the provider's own tools, and per request.
@@ -42,8 +43,8 @@ pub(crate) struct Tariff {
     pub service_tier_prices: BTreeMap<String, Vec<Tier>>,
 }
 
-/// Token prices for prompts above a size, in USD per 1M tokens. The highest tier that applies to the prompt prices the complete
-/// request.
+/// Token prices for prompts above a size, in USD per 1M tokens. The complete request is charged at the highest tier that applies
+/// to the prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tier {
     /// The number of input tokens, cached ones included, that a prompt must exceed for this tier to apply.
@@ -89,8 +90,8 @@ pub(crate) struct PerCallPrices {
     pub request: CallPrice,
 }
 
-/// Factors by which token prices are multiplied, by the names that answers report. Names are compared ignoring case. A name that
-/// is not listed has the factor 1.
+/// Factors by which token prices are multiplied. Each factor is listed under the name that answers report. The case of names is
+/// ignored. A name that is not listed has the factor 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Multipliers {
     /// Factors by service tier.
@@ -278,7 +279,7 @@ pub(crate) const FREE_VERSION: &str = "free";
 /// The prices of one model at one provider, in one version, or the price of a free model. A request keeps the price with which it
 /// was admitted.
 ///
-/// JSON has the version and, unless the model is free, the entry of the price list with all defaults filled in.
+/// The JSON form contains the version and, unless the model is free, the entry of the price list with all defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Price {
     /// The version of the price list, which each row records.
@@ -322,7 +323,7 @@ impl Price {
         tariff.map_or(NanoUsd::ZERO, |tariff| tariff.cost(usage, modifiers))
     }
 
-    /// Returns the maximum cost of a request if it is unknown how many of its tokens are audio or image tokens.
+    /// Returns the maximum cost of a request whose numbers of audio and image tokens are not known.
     pub(crate) fn maximum_cost(&self, usage: &Usage, modifiers: &PriceModifiers) -> NanoUsd {
         let tariff = self.tariff.as_ref();
         let dearest = tariff.map(|tariff| tariff.in_most_expensive_modality(usage, modifiers));

@@ -1,5 +1,6 @@
 //! Walks through the JSON tokens of a body and finds the splices of one batch of edits. The walk enters only values on the path
-//! of an edit and skips all others. So it recurses at most as deep as the longest path of the batch, however deep the body is.
+//! of an edit and skips all others. The recursion is therefore at most as deep as the longest path of the batch, regardless of
+//! the depth of the body.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -60,13 +61,13 @@ struct Walk<'t, 'r, 's> {
 struct Members<'t, 'r> {
     object: ValueView<'t>,
     siblings: Siblings,
-    /// The edits whose member was found, by their index in the active edits.
+    /// The edits whose member was found, as indexes of the active edits.
     found: SmallVec<[usize; 8]>,
     /// Whether the conditions of each edit on this object hold, by the edit's index.
     answers: SmallVec<[(usize, bool); 4]>,
     /// The splices that rename a member, by the edit's index. They are dropped if another member already has the new name.
     renamed: Vec<(usize, Splice<'r>)>,
-    /// The indexes of the edits that rename a member, but whose new name another member already has.
+    /// The indexes of the edits that would rename a member to a name that another member already has.
     taken: SmallVec<[usize; 8]>,
 }
 

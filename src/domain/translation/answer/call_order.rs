@@ -7,8 +7,9 @@ use crate::domain::{
     wire::json_scan::{JsonEnd, JsonEndProgress},
 };
 
-/// Passes events on without interrupting the arguments of a call: while a call is incomplete, all other events wait, at most
-/// [`WAITING_BYTES_MAX`] bytes. A call that the end of the answer cuts off is followed by [`AnswerEvent::CallCut`].
+/// Passes events on without interrupting the arguments of a call. While a call is incomplete, all other events wait. The waiting
+/// events can have at most [`WAITING_BYTES_MAX`] bytes in total. A call that the end of the answer cuts off is followed by
+/// [`AnswerEvent::CallCut`].
 #[derive(Debug, Default)]
 pub(crate) struct CallOrder {
     open: Option<OpenCall>,
@@ -199,7 +200,8 @@ impl CallOrder {
     }
 }
 
-/// Whether an event shows that the model has continued after a call. A refusal does not, because it is part of the end.
+/// Whether an event shows that the model has continued after a call. False for a refusal, because a refusal is part of the
+/// answer's end.
 fn is_more_content(event: &AnswerEvent<'_>) -> bool {
     match event {
         AnswerEvent::Text(_)

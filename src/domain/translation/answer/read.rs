@@ -73,13 +73,13 @@ impl AnswerEventReader {
         matches!(self, Self::Responses(_)).then_some(paths)
     }
 
-    /// Whether a part of an event that is too large to be buffered can be read, judged by its members so far. `name` is the value
-    /// of the `event` field, or empty.
+    /// Whether an event that is too large to be buffered can be read in part, according to the members read so far. `name` is the
+    /// value of the `event` field, or empty.
     pub(crate) fn can_skim(name: &str, picks: &Picks<'_>) -> bool {
         responses::ResponsesAnswerReader::can_skim(name, picks)
     }
 
-    /// Reads an event that is too large to be buffered, by its members at [`AnswerEventReader::large_event_paths`].
+    /// Reads only the members at [`AnswerEventReader::large_event_paths`] of an event that is too large to be buffered.
     ///
     /// # Errors
     /// The event has content that no other event repeats, or `emit` fails.

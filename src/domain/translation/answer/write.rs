@@ -45,13 +45,13 @@ pub(crate) struct AnswerFrame {
     pub(crate) model: String,
     /// The time at which the answer began, in seconds since the Unix epoch.
     pub(crate) created_unix: i64,
-    /// The estimated number of input tokens, for protocols that state it before the provider does.
+    /// The estimated number of input tokens, for protocols in which an answer states this number before the provider reports it.
     pub(crate) input_estimate: u64,
     /// Whether the client gets the model's visible reasoning.
     pub(crate) shows_reasoning: bool,
     /// The maker of the reasoning.
     pub(crate) maker: ReasoningMaker,
-    /// The client's tools, by which the answer's calls get the client's names.
+    /// The names of the client's tools, with which the client's names are restored in the answer's calls.
     pub(crate) names: ToolNames,
     /// The body of the client's request; a Responses answer repeats some of its members.
     pub(crate) request: String,

@@ -87,7 +87,7 @@ struct MessagesRequestReader<'a, 't> {
     withdrawn_tools: BTreeSet<Cow<'a, str>>,
     /// The path of the first tool that cannot be offered to this provider; `None` if all can be offered.
     omitted_tool: Option<String>,
-    /// The provider's name of the tool of each call, by the provider's id of the call.
+    /// For each call, the name of its tool at the provider, by the provider's id of the call.
     called_names: QuickMap<Cow<'a, str>, Cow<'a, str>>,
     /// The member `thinking`.
     thinking: ThinkingSetting,

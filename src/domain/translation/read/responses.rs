@@ -95,13 +95,13 @@ struct ResponsesRequestReader<'a, 't> {
     losses: &'t mut TranslationLosses,
     /// The index of each tool of the conversation, by its name at the provider.
     tool_indexes: QuickMap<Cow<'a, str>, usize>,
-    /// The provider's name of the tool of each call, by the provider's id of the call.
+    /// For each call, the name of its tool at the provider, by the provider's id of the call.
     called_names: QuickMap<Cow<'a, str>, Cow<'a, str>>,
     /// The path of the first tool that only another provider can run; `None` if there is no such tool.
     hosted_tool: Option<String>,
     /// Whether the client wants a summary that replaces the conversation.
     wants_summary: bool,
-    /// Whether an item had Codex's annotation, which is reported only once.
+    /// Whether any item so far had Codex's annotation, which is reported only once.
     has_item_metadata: bool,
 }
 
@@ -137,8 +137,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// Forbids calls and drops the format, because the model has to write a summary. The tools are also dropped, except for
-    /// Messages, which requires the tools that the history calls.
+    /// Forbids calls and drops the format, because the model has to write a summary. Also drops the tools, unless the provider's
+    /// protocol is Messages, which requires the tools that the history calls.
     fn forbid_calls(&mut self) {
         let conversation = &mut self.conversation;
         conversation.tool_choice = ToolChoice::Forbidden;

@@ -207,7 +207,8 @@ fn write_output_config(
     Ok(())
 }
 
-/// Writes the sampling options, which cannot be set while the model thinks, and the stop sequences.
+/// Writes the sampling options and the stop sequences. If the model thinks, drops the sampling options that the protocol does not
+/// allow together with thinking.
 fn write_sampling(
     options: &RequestOptions<'_>,
     is_thinking: bool,

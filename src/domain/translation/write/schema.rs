@@ -1,5 +1,5 @@
-//! JSON schemas for providers. Gemini accepts them, but refuses most members next to `$ref`, which are removed here. Also
-//! determines whether a provider can enforce the schema of an answer.
+//! Adapts JSON schemas to providers. Gemini accepts JSON schemas, but refuses most members next to `$ref`, so these members are
+//! removed. Also determines whether a provider can enforce the schema of an answer.
 
 use std::borrow::Cow;
 
@@ -68,7 +68,8 @@ enum SchemaPlace {
 }
 
 impl SchemaPlace {
-    /// Returns the role of a member of an object with this role; `None` if the member contains no schemas, like a default value.
+    /// Returns the role of the member `name` of an object that has the role `self`; `None` if the member contains no schemas, for
+    /// example a default value.
     fn member(self, name: &str) -> Option<Self> {
         match self {
             Self::Named => Some(Self::Schema),
@@ -137,8 +138,8 @@ fn changed_object(text: &str, place: SchemaPlace, depth: usize) -> Option<String
     is_changed.then_some(out)
 }
 
-/// Whether every schema within a schema states the kind of its value, and every object has exactly its properties, all of them
-/// required. Responses and `chat/completions` require this of a schema that they enforce.
+/// Whether every schema within a schema states the kind of its value, and every object allows only its listed properties and
+/// requires all of them. Responses and `chat/completions` require this of a schema that they enforce.
 pub(super) fn is_closed_schema(schema: &str) -> bool {
     let value: Option<&RawValue> = serde_json::from_str(schema).ok();
     value.is_some_and(|value| is_closed(value, SchemaPlace::Schema, 0))

@@ -6,7 +6,8 @@ use self::HeadFault as Fault;
 const LENGTH_DIGITS_MAX: usize = 19;
 
 /// The protocols that an `upgrade` header is allowed to name. Whether a WebSocket is opened is decided later, by the request's
-/// path. HTTP/2 is ignored, because common clients offer it with every cleartext request (RFC 9110 section 7.8).
+/// path. HTTP/2 (`h2c`) is allowed but ignored, because common clients offer it with every cleartext request (RFC 9110 section
+/// 7.8).
 const UPGRADES: [&[u8]; 2] = [b"websocket", b"h2c"];
 
 /// The limits for the head of a request.
@@ -142,7 +143,7 @@ pub struct HeadEnd {
 
 impl HeadEnd {
     /// Returns the length of the head in bytes, including the empty line; `None` until `bytes` contains the complete head.
-    /// `bytes` must begin with the head. Between two calls, the caller can only append to `bytes`.
+    /// `bytes` must begin with the head. Between two calls, the caller must not change `bytes`, except by appending to it.
     pub fn find(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Option<usize>, Fault> {
         if bytes.first().is_some_and(|first| !is_token(*first)) {
             // The bytes are not HTTP, but for example a TLS handshake, so waiting for more of them is useless.
@@ -281,7 +282,8 @@ impl FramingFields {
     }
 }
 
-/// Whether `is_so` is true for all bytes. The function does not stop early, so that the compiler can check many bytes at a time.
+/// Whether `is_so` is true for all bytes. The function does not stop early, so that the compiler can generate code that checks
+/// many bytes at a time.
 fn every(bytes: &[u8], is_so: impl Fn(u8) -> bool) -> bool {
     bytes.iter().fold(true, |all, byte| all & is_so(*byte))
 }

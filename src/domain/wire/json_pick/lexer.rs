@@ -1,9 +1,10 @@
-//! The JSON lexer of a picker. It reads bytes in any pieces, one token at a time, without allocation or recursion.
-//! It can complete an interrupted value so that it becomes valid.
+//! The JSON lexer of a picker. It reads bytes in pieces of any size, one token at a time, without allocation or recursion. It can
+//! complete an interrupted value so that it becomes valid.
 
 use crate::domain::wire::{json_skip::DEPTH_MAX, plain_run};
 
-/// The number of 64-bit words that contain one bit for each open container. Deeper nesting makes the lexer inert.
+/// The number of 64-bit words that contain one bit for each open container. If more containers are open than there are bits, the
+/// lexer becomes inert.
 const STACK_WORDS: usize = DEPTH_MAX / 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub(super) enum PickContainer {
 }
 
 /// The token that the last consumed byte completes. A key or string has one token at its opening quote and one at its closing
-/// quote. Pieces between the quotes have no token, except that the last piece belongs to the closing quote. Colons, commas and
-/// white space are consumed together with the next token.
+/// quote. Bytes between the quotes complete no token, unless they are consumed together with the closing quote. Colons, commas
+/// and white space are consumed together with the next token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PickToken {
     Key,
@@ -58,7 +59,7 @@ enum StringRole {
 }
 
 /// The position within an escape in a string. `after_high` is true if the escape directly follows the first half of a surrogate
-/// pair, which its second half must follow.
+/// pair, so that it must be the second half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LexerEscapeState {
     None,
@@ -120,7 +121,7 @@ impl PickLexer {
     }
 
     /// Consumes bytes from the front, at most up to the next token. Returns the number of consumed bytes, and the token that they
-    /// complete, if any. Only the end of a number can consume no bytes.
+    /// complete, if any. The number of consumed bytes is 0 only if the token is the end of a number.
     #[inline]
     pub(super) fn advance(&mut self, bytes: &[u8]) -> (usize, Option<PickToken>) {
         match self.mode {
@@ -373,7 +374,7 @@ impl PickLexer {
 }
 
 impl PickLexer {
-    /// Returns the bytes that complete the JSON value read so far; `None` if it is already invalid.
+    /// Returns the bytes that must be appended to complete the JSON value read so far; `None` if the value is already invalid.
     pub(in crate::domain::wire::json_pick) fn completion(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         match self.mode {

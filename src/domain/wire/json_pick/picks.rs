@@ -239,7 +239,7 @@ impl<'b> Picks<'b> {
             .is_some_and(|slot| slot.state != PickSlotState::Empty || slot.count > 0)
     }
 
-    /// Whether no values were found at paths other than `paths`. Paths with [`PickRule::Text`] are ignored.
+    /// Whether values were found only at the paths in `paths`. Paths with [`PickRule::Text`] are ignored.
     pub(crate) fn has_only(&self, paths: &[usize]) -> bool {
         let allowed = paths.iter().fold(0, |bits, path| bits | (1 << path));
         self.touched & !allowed == 0
@@ -250,7 +250,7 @@ impl<'b> Picks<'b> {
         self.slot(path).map_or(0, |slot| slot.count)
     }
 
-    /// Returns the number of bytes of heap memory in use: at most one limit for each path.
+    /// Returns the number of bytes of heap memory in use. For each path, it is at most the limit of the path's rule.
     pub(super) fn heap_bytes(&self) -> usize {
         let kept: usize = self.slots.iter().map(PickSlot::heap_bytes).sum();
         self.slots.capacity() * size_of::<PickSlot<'_>>() + kept

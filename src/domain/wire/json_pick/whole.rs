@@ -7,8 +7,8 @@ use crate::domain::wire::json_skip::{skip_space, skip_value, split_key, without_
 
 impl Picker {
     /// Reads the object or array at the beginning of `bytes`, with the same result as a new picker that reads it in pieces. The
-    /// bytes after it are ignored. `None` if `bytes` does not begin with a complete object or array; the picker is then
-    /// unchanged.
+    /// bytes after it are ignored. If `bytes` does not begin with a complete object or array, returns `None` and leaves the
+    /// picker unchanged.
     pub(crate) fn pick_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Picks<'b>> {
         let text = skip_space(bytes);
         if !matches!(text, [b'{' | b'[', ..]) {

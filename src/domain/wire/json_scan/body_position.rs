@@ -5,7 +5,7 @@
 //! them with the table. A provider refuses unknown members, so none of them leads to state. Content is an exception: an unknown
 //! block within a block is searched like the block around it. A member with a name like `model` names a model at every position,
 //! except in the user's own data and in reports of models that have run. Arrays have no position of their own, because a provider
-//! may accept an element without its array.
+//! may accept a single element instead of an array.
 
 use crate::domain::wire::Protocol;
 use crate::domain::wire::json_scan::string::BodyKey;
@@ -158,8 +158,8 @@ impl BodyPosition {
         }
     }
 
-    /// Returns the position for members whose keys do not denote a model. For the name of a model in content, it is the position
-    /// of the content around the name; otherwise it is this position.
+    /// Returns the position that is used for members whose keys do not denote a model. At a model's name in content, it is the
+    /// position of the content around the name. Everywhere else, it is this position itself.
     const fn without_model(self) -> Self {
         match self {
             Self::BlockModel => Self::Blocks,

@@ -163,7 +163,7 @@ impl TopLevelReader {
     }
 }
 
-/// The output limits in a request, under all their names. They limit the request's bill.
+/// The output limits in a request, one for each name that a limit can have. They limit the request's bill.
 ///
 /// Only the name that belongs to the request's protocol has an effect, and only if its value is unambiguous. Otherwise a request
 /// could contain a small number that limits its bill but not its answer.

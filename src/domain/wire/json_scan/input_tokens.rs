@@ -1,9 +1,10 @@
 //! Estimates the input tokens of a request before the provider reports them.
 //!
 //! The estimate gets every key and value from the scan of the body. The first [`EXACT_BYTES`] of the text are counted completely.
-//! Of the text after them, only every [`SAMPLED_EVERY`]th block is counted, so that a long conversation costs no second pass. A
-//! base64 payload is estimated from its kind and length, and only its first and last bytes are read. The structure is estimated
-//! as providers render it for the model: field names in messages take few tokens, and the schemas of tools are text.
+//! Of the rest of the text, only one block in [`SAMPLED_EVERY`] is counted, so that a long conversation does not cost the time of
+//! a second pass. A base64 payload is estimated from its kind and length, and only its first and last bytes are read. The
+//! structure is estimated as providers render it for the model: field names in messages take few tokens, and the schemas of tools
+//! are text.
 
 use crate::domain::wire::json_pick::TextCounter;
 use crate::domain::wire::tokens::TokenFactor;
@@ -34,15 +35,15 @@ const SAMPLED_EVERY: u64 = 32;
 /// The number of bytes in [`SAMPLED_EVERY`] blocks.
 const ROUND_BYTES: u64 = BLOCK_BYTES * SAMPLED_EVERY;
 
-/// The number of half tokens for the name of a field outside of tools. Including the values of such fields, providers add about
-/// four tokens per message.
+/// The number of half tokens for the name of a field outside of tools. Providers add about four tokens per message for all such
+/// fields and their values.
 const FIELD_HALVES: u64 = 1;
 /// The number of half tokens for the punctuation around a field's name and value in the schema of a tool.
 const SCHEMA_FIELD_HALVES: u64 = 3;
 /// The number of half tokens for a number or literal.
 const SCALAR_HALVES: u64 = 2;
 
-/// The estimated input tokens of the part of a body that was scanned.
+/// The estimated input tokens of the part of a body that was scanned so far.
 #[derive(Debug, Default)]
 pub(in crate::domain) struct InputTokenEstimate {
     exact: TextCounter,
@@ -207,7 +208,7 @@ impl PayloadKind {
         }
     }
 
-    /// Returns the kind of a payload by its first bytes; a document if they are unknown.
+    /// Returns the kind of a payload with these first bytes. If the first bytes are unknown, the kind is a document.
     fn from_data(data: &[u8]) -> Self {
         let data = data.strip_prefix(b",").unwrap_or(data);
         if data.starts_with(b"UklGR") {

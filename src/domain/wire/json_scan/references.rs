@@ -211,8 +211,8 @@ pub(super) struct InputItem {
     has_role: bool,
     /// Whether the item has a member other than those that every item can have.
     has_more: bool,
-    /// The kinds of content that the item has itself, one bit for each (see [`CONTENT`] and the constants after it). `came` has
-    /// the bits of the members that have occurred, and `came_twice` the bits of those that have occurred at least twice.
+    /// The kinds of content that the item itself contains, one bit for each (see [`CONTENT`] and the constants after it). `came`
+    /// has the bits of the members that have occurred, and `came_twice` the bits of those that have occurred at least twice.
     own: u8,
     came: u8,
     came_twice: u8,
@@ -292,7 +292,7 @@ impl InputItem {
     }
 }
 
-/// The maximum number of different model names that are recorded of one body.
+/// The maximum number of different model names that are recorded for one body.
 const NAMED_MODELS_MAX: usize = 16;
 
 /// The models that a request names in addition to the requested one: its fallbacks, its advisers, and the models that its tools

@@ -302,7 +302,8 @@ keys! {
     MaxTokens: b"max_tokens",
     Messages: b"messages",
     Model: b"model",
-    /// A model under a name other than `model` (see [`is_model_key`]), or a preference for the model that the provider chooses.
+    /// A model under a name other than `model` (see [`is_model_key`]), or a preference that guides the provider's choice of a
+    /// model.
     OtherModel:
         b"featureSelectionPreference" | b"feature_selection_preference" | b"modelRoutingPreference"
         | b"model_routing_preference",

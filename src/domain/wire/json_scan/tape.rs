@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::lexer::{JsonToken, JsonTokenKind, StrictLexer};
 use super::{JsonFault, ScanError};
 
-/// The maximum number of tokens that are recorded of one body; they take 768 KiB. A long conversation of an agent, about 3 MB,
+/// The maximum number of tokens that are recorded for one body; they take 768 KiB. A long conversation of an agent, about 3 MB,
 /// fits.
 pub(in crate::domain) const TAPE_ENTRIES_MAX: usize = 1 << 16;
 /// The expected number of bytes of text per token, for the first allocation. Few bodies have more tokens for their length.
@@ -35,7 +35,7 @@ struct TapeEntry {
 const NOT_CLOSED: u32 = 0;
 
 impl Tape {
-    /// Frees the memory of the tape. From then on the text is read from its bytes.
+    /// Frees the memory of the tape. After this call, readers parse the bytes of the text again.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -120,8 +120,8 @@ impl TapeRecorder {
     }
 }
 
-/// A reader of a text's tokens: from the tape, and after its last entry from the bytes. It is cheap to clone; a clone has the
-/// same position.
+/// A reader of a text's tokens. It takes them from the tape, and parses the bytes after the tape's last entry. It is cheap to
+/// clone; a clone has the same position.
 #[derive(Clone, Debug)]
 pub(in crate::domain) struct TapeReader<'t> {
     text: &'t [u8],

@@ -103,7 +103,7 @@ const USAGE_FIELDS: [&str; 7] = [
 ];
 
 /// The state of reading the reports of one answer. The usage comes in the chunk with the finish reason, in a later chunk, or
-/// cumulatively in every chunk. The last one is used.
+/// cumulatively in every chunk. The last usage is used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChatState {
     report: Option<ChatReport>,
@@ -122,7 +122,7 @@ struct ChatReport {
 
 impl ChatReport {
     /// Reads a usage report. The prompt's count includes cached tokens. The completion's count includes reasoning tokens, unless
-    /// the total or their number shows that they come in addition.
+    /// the total or the number of reasoning tokens shows that they are counted separately.
     fn from_fields(fields: [ReportField<'_>; USAGE_FIELDS.len()]) -> Self {
         let [
             prompt,

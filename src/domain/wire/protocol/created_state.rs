@@ -9,7 +9,7 @@ use crate::domain::wire::json_pick::PickSegment::{Each, Key};
 use crate::domain::wire::json_pick::{PickPath, PickRule, PickSegment, Picks};
 use crate::domain::wire::provider_state::StateId;
 
-/// The maximum number of identifiers that are recorded of one answer, in each list of [`CreatedState`].
+/// The maximum number of identifiers that are recorded for one answer, in each list of [`CreatedState`].
 pub(super) const MADE_MAX: usize = 256;
 
 /// The paths of identifiers of state in the events and complete bodies of the Messages protocol.
@@ -85,7 +85,7 @@ const fn list_path(segments: &'static [PickSegment]) -> PickPath {
     PickPath::new(segments, PickRule::List)
 }
 
-/// The state that an answer has created at the provider, by its identifiers.
+/// The identifiers of the state that an answer has created at the provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreatedState {
     /// State that exists only if the provider stores the answer: items, conversations.

@@ -52,7 +52,7 @@ impl AnswerDialect {
         self.record_created_state(picker, &mut facts.created_state);
     }
 
-    /// Whether the event belongs to an answer, and does not only keep the connection alive.
+    /// Whether the event belongs to an answer, rather than only keeping the connection alive.
     fn is_answer_event(&self, picks: &Picks<'_>, name: &[u8]) -> bool {
         match self {
             Self::Messages(_) => messages::MessagesState::is_answer_event(picks, name),

@@ -82,7 +82,7 @@ struct ResponsesDetail {
     code: TextOrNull,
 }
 
-/// A string or `null`. Unlike an `Option`, the member must be present.
+/// A string or `null`. Unlike with an `Option`, the member must not be missing.
 #[derive(Deserialize)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its type matters")]

@@ -119,7 +119,7 @@ const fn varying_count(key: &'static [u8]) -> VaryingMember {
 #[derive(Clone, Debug, Default)]
 pub(super) struct GeminiState {
     usage_json: Vec<u8>,
-    /// The usage read from `usage_json`. It is read when it is first needed, because it changes with every chunk and is seldom
+    /// The usage parsed from `usage_json`. It is parsed only when it is needed, because it changes with every chunk and is seldom
     /// needed.
     report: OnceLock<Option<GeminiReport>>,
     /// Whether the usage came with the end of the answer, or after it.
@@ -142,8 +142,8 @@ struct GeminiReport {
 }
 
 impl GeminiReport {
-    /// Reads a usage report. The prompt's count includes the cached tokens. Thoughts and tool prompts are counted in addition to
-    /// candidates and prompt, unless the total shows that the candidates include the thoughts (see [`are_thoughts_included`]).
+    /// Reads a usage report. The prompt's count includes the cached tokens. The candidates' count does not include the thoughts,
+    /// unless the total shows that it does (see [`are_thoughts_included`]). The prompt's count does not include tool prompts.
     /// Each count with details includes its audio and image tokens. The details of the prompt also include cached tokens. Of the
     /// vendor's two services, one reports the tier as `serviceTier`, the other as `trafficType`.
     fn from_fields(fields: [ReportField<'_>; USAGE_FIELDS.len()]) -> Self {
@@ -253,7 +253,7 @@ impl GeminiState {
     }
 
     /// Returns the members that can differ in the next chunk, if the chunk only adds text (see
-    /// [`super::dialect::AnswerDialect::text_delta`]). Most chunks do, with counts that grow with the text.
+    /// [`super::dialect::AnswerDialect::text_delta`]). Most chunks only add text, and contain counts that grow with the text.
     pub(super) fn text_delta(picks: &Picks<'_>) -> Option<TextDelta> {
         let (each, index) = (CANDIDATES + EACH, CANDIDATES + INDEX);
         if !(picks.is_present(FIRST_CONTENT) && picks.has_only(&[USAGE, MODEL, FIRST_CONTENT, each, index])) {
@@ -316,7 +316,7 @@ impl GeminiState {
 }
 
 /// Whether the count of the candidates includes the thoughts. It does if the total is the sum of prompt and candidates. If the
-/// total is another number, the vendor's documentation applies, by which the thoughts come in addition
+/// total is another number, the vendor's documentation applies, which says that the thoughts are counted separately
 /// (<https://ai.google.dev/api/generate-content#UsageMetadata>).
 fn are_thoughts_included(candidates: u64, thoughts: u64, [prompt, tool_prompt]: [u64; 2], total: Option<u64>) -> bool {
     let sum = |counts: &[u64]| counts.iter().copied().fold(0, u64::saturating_add);

@@ -154,7 +154,7 @@ impl MessagesState {
         }
     }
 
-    /// Whether the event, by its type, belongs to an answer or is a ping.
+    /// Whether the event's type shows that the event belongs to an answer or is a ping.
     pub(super) fn is_known_answer_event(picks: &Picks<'_>) -> bool {
         let kind = picks.raw(TYPE).unwrap_or_default();
         [&b"\"message_"[..], b"\"content_block_", b"\"ping\""]
@@ -244,8 +244,8 @@ impl MessagesState {
             .then(|| reported_source(ended && self.output_is_last && self.main.has_input()))
     }
 
-    /// Returns the work that the requested output limit does not cover. The usage object counts only tools that are paid by call,
-    /// so the content blocks are counted, too.
+    /// Returns the work that the requested output limit does not cover. The usage object counts only tools that are billed per
+    /// call, so weir also counts the content blocks that call a tool.
     pub(super) fn unlimited(&self) -> UnlimitedWork {
         let paid = self
             .web_searches
@@ -274,8 +274,8 @@ impl MessagesState {
         iterations::read_runs(iterations, &self.main, self.top_level(), self.has_fallback)
     }
 
-    /// Returns the counts of the usage object itself. With some servers they are those of all runs of the answering model, with
-    /// others those of the first run.
+    /// Returns the counts of the usage object itself. Some servers report the counts of all runs of the answering model there,
+    /// others only those of the first run.
     fn top_level(&self) -> Usage {
         let output = self.output.unwrap_or(0);
         let reasoning = self.thinking.unwrap_or(0).min(output);

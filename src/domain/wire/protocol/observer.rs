@@ -33,7 +33,7 @@ pub const HEAP_BYTES_MAX: usize = 128 * 1024;
 /// An observer of one answer. Its reports do not depend on how the bytes are split into pieces.
 ///
 /// Its memory is bounded, however large the events and lines are ([`Observer::heap_bytes`]). In steady state, a piece causes no
-/// allocation. All fields except `reading` are small: with many streams, each piece loads them into the CPU cache again.
+/// allocation. All fields except `reading` are small because, with many streams, each piece loads them into the CPU cache again.
 #[derive(Debug)]
 pub struct Observer {
     frame: FramingState,
@@ -147,7 +147,7 @@ impl Observer {
         self.boundaries
     }
 
-    /// Reads the body of a non-streaming answer that has arrived in one piece, as most small ones do, without buffers. Returns
+    /// Reads, without buffers, the body of a non-streaming answer that has arrived in one piece, as most small bodies do. Returns
     /// false and reads nothing if the piece is not such a body. `rest` is the piece after the first bytes.
     fn read_complete_body(&mut self, chunk: &[u8], rest: &[u8], first_bytes: &[u8]) -> bool {
         let FramingState::Json(body) = &mut self.frame else {
@@ -260,8 +260,8 @@ impl Observer {
         self.flags.content
     }
 
-    /// Whether the answer is complete by its protocol. It is complete after its last event, even without the final blank line of
-    /// the event; after an in-band error; or at the end of a JSON value. An opaque answer is always complete.
+    /// Whether the answer is complete according to its protocol. It is complete after its last event, even without the final
+    /// blank line of the event; after an in-band error; or at the end of a JSON value. An opaque answer is always complete.
     pub fn is_complete(&self) -> bool {
         match &self.frame {
             FramingState::Sse(_) => {

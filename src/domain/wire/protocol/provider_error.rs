@@ -20,7 +20,7 @@ pub(crate) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 const MESSAGE_CHARS_MAX: usize = 4096;
 /// The maximum length of an error's type or code, in characters. The rest is cut off.
 const WORD_CHARS_MAX: usize = 128;
-/// The maximum number of entries in an error's details that are read.
+/// The maximum number of entries that are read from an error's details.
 const DETAILS_MAX: usize = 16;
 
 /// The codes and types with which providers report that the prompt is longer than the model's context. The first one is the code
@@ -41,7 +41,8 @@ pub(crate) struct ErrorContent {
 }
 
 /// Converts a provider's error body into the client's form, with the status that the client gets. An unreadable body becomes one
-/// that contains only the status. The message is still the provider's, so [`redact()`] must mask the body before or after this.
+/// that contains only the status. The message remains the provider's text, so the caller must mask the body with [`redact()`]
+/// before or after this call.
 pub(crate) fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_id: &str) -> Vec<u8> {
     let said = read(body).unwrap_or_default();
     let is_overflow = matches!(status, 400 | 413 | 422) && said.is_context_overflow();
@@ -307,8 +308,8 @@ fn word_from_value(value: &Value) -> Option<String> {
     }
 }
 
-/// The minimum length of a provider's secret, in characters. Parts of a shorter secret also occur in unrelated texts, so weir
-/// could not mask a shorter secret that a provider repeats.
+/// The minimum length of a provider's secret, in characters. weir masks the secret where a provider repeats it. It could not do
+/// this with a shorter secret, because parts of it also occur in unrelated texts.
 pub(crate) const CREDENTIAL_CHARS_MIN: usize = 12;
 /// The text that replaces a part that resembles the credential.
 const MASK: &[u8] = b"***";
@@ -339,7 +340,7 @@ fn can_be_masked(credential: &[u8]) -> bool {
     credential.len() >= CREDENTIAL_CHARS_MIN
 }
 
-/// Masks the parts of `text` that the search finds, without changing its length. Returns whether there were any.
+/// Masks the parts of `text` that the search finds, without changing the text's length. Returns whether any parts were found.
 fn mask_in_place(text: &mut [u8], search: &CredentialSearch<'_>) -> bool {
     let parts = matching_parts(text, search);
     for part in &parts {
@@ -423,7 +424,7 @@ const INPUT_WORDS: [&str; 3] = ["input", "prompt", "messages"];
 const BEHIND_INPUT: [&str; 4] = [" input tokens", " in the messages", " in your prompt", " of text input"];
 /// Phrases that precede the number of input tokens in such a message.
 const BEFORE_INPUT: [&str; 2] = ["context limit: ", "input token count ("];
-/// Phrases that precede the model's context in tokens in such a message.
+/// Phrases that precede the size of the model's context, in tokens, in such a message.
 const BEFORE_CONTEXT: [&str; 4] = [
     "maximum context length is ",
     "maximum context length (",
@@ -444,7 +445,7 @@ pub(crate) fn is_context_overflow(message: &str) -> bool {
 }
 
 /// Returns the message of a context overflow with the phrase that makes clients of the Messages protocol shorten the
-/// conversation. If the message does not contain the phrase, it is put before the message.
+/// conversation. If the message does not contain the phrase, the phrase is put before the message.
 pub(crate) fn overflow_message(message: &str) -> Cow<'_, str> {
     match message.to_ascii_lowercase().contains(OVERFLOW_PHRASE) {
         true => Cow::Borrowed(message),

@@ -135,8 +135,8 @@ pub(super) struct ResponsesState {
     report: Option<ResponsesReport>,
     /// Whether the usage came with the event that ends the answer, or with a body.
     usage_is_last: bool,
-    /// The service tier that was reported last. The first event repeats the requested tier, the last event has the tier that was
-    /// used.
+    /// The service tier that was reported last. The first event repeats the requested tier, and the last event contains the tier
+    /// that was used.
     service_tier: Option<SmolStr>,
     /// The number of web searches; `None` if the provider does not report it in `tool_usage`, next to the usage.
     web_searches: Option<u64>,
@@ -177,7 +177,7 @@ impl ResponsesState {
         }
     }
 
-    /// Whether the event, by its type, belongs to an answer that has not failed.
+    /// Whether the event's type shows that the event belongs to an answer that has not failed.
     pub(super) fn is_known_answer_event(picks: &Picks<'_>) -> bool {
         let kind = picks.raw(TYPE).unwrap_or_default();
         kind.starts_with(b"\"response.") && kind != br#""response.failed""#
@@ -276,8 +276,8 @@ impl ResponsesState {
         }
     }
 
-    /// Returns whether the reported usage is final; `None` without a report. The final usage comes only at the end; an earlier
-    /// one is not final.
+    /// Returns whether the reported usage is final; `None` without a report. Usage that comes before the end of the answer is not
+    /// final.
     pub(super) fn usage_source(&self) -> Option<UsageSource> {
         let said = self.report.as_ref()?;
         Some(reported_source(self.usage_is_last && said.has_both))
@@ -377,8 +377,8 @@ struct ResponsesReport {
 
 impl ResponsesReport {
     /// Reads the counts of a usage object. `input_tokens` includes cached and written tokens, and `output_tokens` includes
-    /// reasoning tokens, unless the total shows that reasoning tokens come in addition. Both counts, and the count of cached
-    /// tokens, include audio and image tokens.
+    /// reasoning tokens, unless the total shows that reasoning tokens are counted separately. Both counts, and the count of
+    /// cached tokens, include audio and image tokens.
     fn from_fields([input, input_details, output, output_details, total]: [ReportField<'_>; FIELDS.len()]) -> Self {
         let (counted_input, counted_output) = (input.count(), output.count());
         let input = counted_input.unwrap_or(0);

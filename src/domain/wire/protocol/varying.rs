@@ -19,7 +19,7 @@ pub(super) struct VaryingMember {
     pub(super) value: VaryingKind,
 }
 
-/// The kind of a value that differs from event to event.
+/// The kind of a value that can differ from event to event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VaryingKind {
     /// The text of the answer, a string.
@@ -61,7 +61,8 @@ impl VerbatimMember {
     }
 }
 
-/// Returns the offset after a key and the bytes `then`. `None` if the key is missing or repeated, or `then` does not follow it.
+/// Returns the offset after a key and after the bytes `then`, which must follow the key. `None` if the key is missing or
+/// repeated, or `then` does not follow it.
 fn offset_after_key(event: &[u8], key: &[u8], then: &[u8]) -> Option<usize> {
     let at = memmem::find(event, key)?.checked_add(key.len())?;
     let rest = event.get(at..)?;

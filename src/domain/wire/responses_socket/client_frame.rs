@@ -1,4 +1,4 @@
-//! Reads a frame of a client, and turns a `response.create` into the body of the POST that the client would have sent instead.
+//! Reads a frame of a client, and turns a `response.create` frame into the body of the equivalent POST.
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ pub(super) enum FrameMemberName {
     PreviousResponseId,
     Input,
     Store,
-    /// Any other member, which the body gets unchanged.
+    /// Any other member, which is copied to the body unchanged.
     Other,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct FrameMember {
 /// The purpose of a client's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientFrameKind {
-    /// `response.create`. Also a frame that cannot be read, which is then refused like an invalid body of a POST.
+    /// `response.create`, or a frame that cannot be read. Such a frame is refused like a POST with an invalid body.
     Create,
     /// `response.steer`, which weir does not support.
     Steer,
@@ -127,7 +127,7 @@ impl ClientFrame {
         valid.map(Some).ok_or(InvalidStreamId)
     }
 
-    /// Whether the frame only prepares a conversation, without a call of a model (`generate: false`).
+    /// Whether the frame only prepares a conversation and does not call a model (`generate: false`).
     pub(crate) fn is_warm_up(&self) -> bool {
         is_false(self.value(FrameMemberName::Generate))
     }
@@ -219,7 +219,8 @@ pub(crate) fn join_items(first: &[u8], second: &[u8]) -> Vec<u8> {
 /// Splits the text of one JSON object into its members.
 ///
 /// # Errors
-/// The text is not an object, or another program could read it differently. The error is a message for the client.
+/// The text is not one object, has too many members, or is ambiguous for other JSON parsers (a name with an escape, or the same
+/// name twice). The error is a message for the client.
 pub(super) fn split_members(text: &[u8]) -> Result<Vec<FrameMember>, &'static str> {
     let malformed = "the frame is not one JSON object, or is nested too deeply";
     let offset = |rest: &[u8]| text.len() - rest.len();

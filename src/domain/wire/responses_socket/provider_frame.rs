@@ -1,5 +1,5 @@
-//! A provider's WebSocket in the form of HTTP: the body of a POST becomes a `response.create` frame, the frames of the answer
-//! become the chunks of a stream of server-sent events, and an error frame before the first event becomes an error answer.
+//! Presents a provider's WebSocket as HTTP. The body of a POST becomes a `response.create` frame. The frames of the answer become
+//! the chunks of a stream of server-sent events. An error frame before the first event becomes an error answer.
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,8 @@ pub(crate) const PARENT_GONE: &str = "previous_response_not_found";
 
 /// The beginning of a `response.create` frame.
 const CREATE: &[u8] = br#"{"type":"response.create""#;
-/// The end of each body that weir builds from a client's frame. Providers do not accept this member over WebSocket.
+/// The `stream` member at the end of each body that weir builds from a client's frame. Providers do not accept this member over
+/// WebSocket.
 const STREAM_MEMBER: &[u8] = br#""stream":true}"#;
 
 /// The beginning of `input` in each body that weir builds for the continuation of a response.
@@ -50,7 +51,7 @@ pub(crate) struct CreateFrame {
 }
 
 impl CreateFrame {
-    /// Turns the body of a POST into a frame. Returns `None` if only a POST can have this body.
+    /// Turns the body of a POST into a frame. Returns `None` if a frame cannot express this body.
     pub(crate) fn from_body(body: &Bytes) -> Option<Self> {
         let inside = match body.strip_suffix(STREAM_MEMBER) {
             Some([b'{']) => Some(Bytes::new()),
@@ -71,7 +72,7 @@ impl CreateFrame {
 
     /// Turns the body of a POST into a frame that continues the response `parent` and contains only the new part of the input.
     /// `input` is the text of the body's `input` between the brackets; its last `new_bytes` bytes are the new part. Returns
-    /// `None` if the body has another input, or if weir has not built the body from a client's frame.
+    /// `None` if the body has a different input, or if weir did not build the body from a client's frame.
     pub(crate) fn continuing(body: &Bytes, parent: &str, (input, new_bytes): (&[u8], usize)) -> Option<Self> {
         let inside = body.strip_suffix(STREAM_MEMBER)?.strip_suffix(b"],")?;
         let before = inside.strip_suffix(input)?.strip_suffix(INPUT_MEMBER)?;
@@ -97,8 +98,8 @@ impl CreateFrame {
     }
 }
 
-/// Returns the members of a body that belong into its frame, each with a comma before it. Returns `None` if the body is
-/// malformed, or has a member that has a meaning only in a POST.
+/// Returns the members of a body that are copied to its frame, each preceded by a comma. Returns `None` if the body is malformed,
+/// or has a member that a frame cannot express.
 fn members_for_frame(body: &Bytes) -> Option<Vec<Bytes>> {
     let mut parts = Vec::new();
     for member in split_members(body).ok()? {
@@ -201,7 +202,7 @@ impl<'d> ProviderEvent<'d> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the complete answer to the POST for an error that arrived before any event.
+    /// Turns an error that arrived before any event into the complete answer to the POST, and appends that answer.
     pub(crate) fn write_error_answer(&self, out: &mut BytesMut) {
         let status = self.error_status();
         let object = member(self.data, b"error").filter(|value| value.starts_with(b"{"));
@@ -230,7 +231,7 @@ impl<'d> ProviderEvent<'d> {
         })
     }
 
-    /// Returns the headers of an error frame that the answer to the POST repeats. Their names are in lower case.
+    /// Returns the headers of an error frame that are copied to the answer to the POST. The names are in lower case.
     fn error_headers(&self) -> Vec<(String, String)> {
         let mut headers = Vec::new();
         let Some(mut rest) = member(self.data, b"headers").and_then(|object| object.strip_prefix(b"{")) else {

@@ -20,10 +20,11 @@ use crate::domain::wire::{
 /// The maximum length of an event, in bytes. Codex accepts no larger frame.
 pub(crate) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The `retry-after`, in seconds, for a rate limit that the provider reports in an event of a stream. The event itself has none.
+/// The `retry-after`, in seconds, for a rate limit that the provider reports in an event of a stream. Such an event has no
+/// `retry-after` of its own.
 const RATE_LIMIT_WAIT_SECONDS: u32 = 1;
 
-/// The headers of an error answer that its frame repeats. Names that end with `-` are prefixes.
+/// The headers of an error answer that are copied to the error's frame. Names that end with `-` are prefixes.
 const FRAME_HEADERS: [&str; 7] = [
     "retry-after",
     "retry-after-ms",
@@ -114,8 +115,7 @@ pub(crate) enum ServerEventKind {
 }
 
 impl ServerEventKind {
-    /// Returns the kind of an event; `None` if the data is not an event of the protocol, such as `[DONE]`, or the provider has
-    /// sent only a part of it.
+    /// Returns the kind of an event; `None` if the data is not an event of the protocol (for example, `[DONE]`) or is incomplete.
     pub(crate) fn from_data(data: &[u8]) -> Option<Self> {
         if !skip_space(skip_value(skip_space(data), 0)?).is_empty() {
             return None;
@@ -151,7 +151,7 @@ pub(crate) fn write_text(out: &mut BytesMut, parts: &[&[u8]]) {
     }
 }
 
-/// An error as clients read it from a frame.
+/// An error in the form in which a client gets it in a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SocketError {
     /// The HTTP status of the error.
@@ -201,8 +201,8 @@ impl SocketError {
         }
     }
 
-    /// Converts an `error` event of a stream, which has no status. A rate limit that ends by itself gets a `retry-after`, because
-    /// Codex gives up its turn after a 429 without one.
+    /// Converts an `error` event of a stream. If the event contains no status, the error's type or code determines the status. A
+    /// rate limit that ends by itself gets a `retry-after`, because Codex gives up its turn after a 429 without one.
     pub(crate) fn from_event(data: &[u8]) -> Self {
         let object = member(data, b"error").filter(|value| value.starts_with(b"{"));
         let source = object.unwrap_or(data);
@@ -240,7 +240,7 @@ impl SocketError {
     }
 }
 
-/// Returns the error object of an `error` event whose fields are members of the event itself.
+/// Builds the error object for an `error` event that has the error's fields as its own members instead of an `error` object.
 pub(super) fn flat_error(status: u16, data: &[u8]) -> Vec<u8> {
     let field = |name: &[u8]| {
         let value = member(data, name).and_then(unescaped);
@@ -256,7 +256,7 @@ pub(super) fn flat_error(status: u16, data: &[u8]) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Whether an error's frame repeats the header `name`, which must be in lower case.
+/// Whether the header `name` is copied between an error answer and the error's frame. `name` must be in lower case.
 pub(super) fn is_frame_header(name: &str) -> bool {
     FRAME_HEADERS.iter().any(|listed| match listed.ends_with('-') {
         true => name.starts_with(*listed),
@@ -264,7 +264,7 @@ pub(super) fn is_frame_header(name: &str) -> bool {
     })
 }
 
-/// Returns the headers that a frame repeats, as the members of a JSON object without its braces.
+/// Returns the headers that are copied to a frame, as the members of a JSON object without its braces.
 fn frame_headers(headers: &HeaderMap) -> String {
     let mut repeated: Vec<String> = Vec::new();
     for name in headers.keys().filter(|name| is_frame_header(name.as_str())) {

@@ -3,7 +3,7 @@
 //!
 //! | what happened | what is billed | source |
 //! |---|---|---|
-//! | the provider reported its usage and completed its answer | the report, including its zeros | `reported` |
+//! | the provider reported its usage and completed its answer | the report, even if it contains zeros | `reported` |
 //! | the same, but the report lacks the output | the report, with at least the estimated output | `partial` |
 //! | the provider completed its answer without a report | the estimates of input and output | `estimated` |
 //! | the answer was interrupted, or the client disconnected, after a report | the same as for `partial` above | `partial` |
@@ -19,8 +19,8 @@
 //!   calls of the provider's own tools plus one, at most [`RUNS_BY_TOOLS_MAX`]. Each image adds [`IMAGE_TOKENS_MAX`], for up
 //!   to [`IMAGES_MAX`] images.
 //! - Input up to the model's context, in each run.
-//! - More input or output if weir has seen the text of it: up to [`ESTIMATE_TIMES_MAX`] times the estimate of the text. In this
-//!   case the provider has exceeded the limit, but the client has the text.
+//! - More input or output if weir has seen its text: up to [`ESTIMATE_TIMES_MAX`] times the estimate of the text. In this case,
+//! the provider has exceeded the limit, but the client has the text.
 //! - For a model without known limits, [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`]; for each tool, [`CALLS_PLAUSIBLE`] calls.
 //!
 //! So a mistake of a provider costs hundreds of dollars at most, and usually no more than the client's own limit allows.
@@ -36,7 +36,7 @@ use crate::domain::wire::{
     usage::{Run, UnlimitedWork, Usage, UsageSource, total_usage},
 };
 
-/// The multiple of weir's estimate up to which a report above the model's limit or the requested limit is accepted.
+/// The maximum ratio of an accepted report to weir's estimate, if the report exceeds the model's limit or the requested limit.
 pub(crate) const ESTIMATE_TIMES_MAX: u64 = 4;
 /// The context in tokens that is assumed for a model whose context is unknown: the largest on the market.
 pub(crate) const INPUT_PLAUSIBLE: u64 = 10_000_000;
@@ -55,7 +55,7 @@ pub(crate) const IMAGE_TOKENS_MAX: u64 = 8_192;
 /// The maximum number of images in one answer that raise the accepted output.
 pub(crate) const IMAGES_MAX: u64 = 16;
 
-/// The facts about a request that determine its bill. The request has ended or is running.
+/// The facts about a request that determine its bill. The request may still be running.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence<'a> {
     /// The usage that the provider has reported so far; `None` without a report.
@@ -93,7 +93,7 @@ pub(crate) struct ModelLimits {
     pub output_tokens: Option<u64>,
 }
 
-/// The part of an answer that exists.
+/// How much of an answer exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AnswerExtent {
     /// The provider completed its answer, so its report is final.
@@ -130,7 +130,7 @@ impl BilledUsage {
     }
 }
 
-/// Determines the usage to bill, and how it was determined. Estimated text is billed as `output_text`.
+/// Returns the usage to bill and its source. Estimated text is billed as `output_text`.
 pub(crate) fn bill(evidence: &Evidence<'_>) -> BilledUsage {
     let Some(mut report) = ReportedRuns::from_evidence(evidence) else {
         return BilledUsage::estimated(match evidence.extent {
@@ -186,7 +186,7 @@ impl Evidence<'_> {
         self.unlimited.images.min(IMAGES_MAX) * IMAGE_TOKENS_MAX
     }
 
-    /// Returns the usage to bill without any report: all input is uncached, and all text is output.
+    /// Returns the usage to bill if there is no report: all input is uncached, and all text is output.
     fn estimate(&self) -> Usage {
         let given = self.limits.output_tokens.unwrap_or(u64::MAX);
         let asked = self.output_requested.unwrap_or(u64::MAX).min(given);
@@ -271,8 +271,9 @@ impl<'a> ReportedRuns<'a> {
         }
     }
 
-    /// Raises an incomplete report to the estimate of the text that passed, because Messages reports one output token at the
-    /// start. Reported input is not changed unless it is zero: some servers report zeros first, and the input only at the end.
+    /// Raises the output of an incomplete report to the estimate of the text that passed, because a Messages provider reports
+    /// only one output token at the start. Reported input is not changed unless it is zero: some servers report zeros first, and
+    /// the input only at the end.
     fn raise_to_estimate(&mut self) {
         let estimate = self.evidence.estimate();
         let missing = estimate.output_total().saturating_sub(self.answer_output());

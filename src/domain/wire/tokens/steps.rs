@@ -71,8 +71,8 @@ const IN_KANA: u8 = 42; // 42..=45
 const KANA_MAX: u8 = 4;
 const IN_HANGUL: u8 = 46; // 46..=49
 const HANGUL_MAX: u8 = 4;
-/// The place after the byte E3, whose next byte determines the kind. There are five such places: after zero, one, two, three, and
-/// at least four Japanese syllables.
+/// The place after the byte E3. The byte after E3 determines the kind. There are five such places: for zero, one, two, three, and
+/// at least four Japanese syllables before E3.
 const AFTER_E3: u8 = 50; // 50..=54
 const IN_WIDE: u8 = 55;
 const IN_INDIC: u8 = 56; // 56..=59
@@ -135,7 +135,7 @@ struct PlaceStep {
 }
 
 /// A [`PlaceStep`] prepared for reading: the byte's value in millionths of a token, and the index of the next place's row in
-/// [`PACKED_STEPS`]. Each lookup depends on the one before, so nothing is computed between them.
+/// [`PACKED_STEPS`]. Each lookup depends on the one before it, so the table contains both numbers ready for use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackedStep {
     pub(super) row: u32,

@@ -16,7 +16,7 @@ use crate::domain::wire::{
 /// The maximum length of the name of a service tier, speed or geography, in bytes.
 pub(in crate::domain) const NAME_BYTES_MAX: usize = 64;
 
-/// The maximum number of digits with which every number is below [`COUNT_MAX`].
+/// A number with at most this many digits is always below [`COUNT_MAX`].
 const EXACT_DIGITS_MAX: usize = 15;
 
 /// A field of a report: the JSON text of its value, whose grammar a lexer has checked; empty if the field is missing. The text is
@@ -142,7 +142,7 @@ pub(in crate::domain) fn is_name(text: &str) -> bool {
 }
 
 /// Reads a JSON number as a count. Fractions are truncated. `None` if it is not a number, is negative, or is above [`COUNT_MAX`].
-/// A negative number that a provider has written as an unsigned one is above it.
+/// If a provider writes a negative number as an unsigned one, the number is above this maximum.
 pub(in crate::domain) fn read_count(json: &[u8]) -> Option<u64> {
     if let 1..=EXACT_DIGITS_MAX = json.len() {
         let digit = |digit: &u8| digit.is_ascii_digit().then_some(u64::from(digit & 0x0f));

@@ -22,7 +22,8 @@ pub struct FrameDecoder {
     control: Option<ControlFrame>,
     /// The message whose end has not been read; `None` between messages.
     message: Option<PartialMessage>,
-    /// Set when no more frames are decoded: `Ok` after a close frame of the peer, `Err` after a fault. `None` before that.
+    /// The reason why no more frames are decoded: `Ok` after a close frame of the peer, `Err` after a fault. `None` while frames
+    /// are decoded.
     end: Option<Result<(), FrameFault>>,
 }
 

@@ -17,9 +17,9 @@ const OPCODE: u8 = 0x0F;
 const MASKED: u8 = 0x80;
 /// The bits of the second byte that contain the payload's length, or [`LENGTH_16`] or [`LENGTH_64`].
 const LENGTH: u8 = 0x7F;
-/// The value of these bits if a length of two bytes follows.
+/// The value of the length bits if a length of two bytes follows.
 const LENGTH_16: u8 = 126;
-/// The value of these bits if a length of eight bytes follows.
+/// The value of the length bits if a length of eight bytes follows.
 const LENGTH_64: u8 = 127;
 
 /// The type of a frame, as its opcode states it.
@@ -72,9 +72,9 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads the header at the beginning of `bytes`, which have arrived at the side `role` of a connection. Returns the header
-    /// and the header's length in bytes; `None` if the header is not complete. An invalid header is an error as soon as its first
-    /// invalid byte has arrived.
+    /// Reads the header at the beginning of `bytes`. `role` is the side of the connection at which the bytes have arrived.
+    /// Returns the header and the header's length in bytes; `None` if the header is not complete. An invalid header is an error
+    /// as soon as its first invalid byte has arrived.
     pub(super) fn read(bytes: &[u8], role: FrameRole) -> Result<Option<(Self, usize)>, FrameFault> {
         let [first, rest @ ..] = bytes else { return Ok(None) };
         let (is_final, opcode) = read_first(*first)?;
@@ -146,8 +146,8 @@ fn read_first(byte: u8) -> Result<(bool, Opcode), FrameFault> {
     Ok((is_final, opcode))
 }
 
-/// Reads the length of the payload, whose first seven bits are `short`. `bytes` follow the second byte of the header. Returns the
-/// length and the bytes after it; `None` if the length is not complete.
+/// Reads the length of the payload. `short` is the value of the length bits in the second byte of the header, and `bytes` are the
+/// bytes after it. Returns the length and the bytes after it; `None` if the length is not complete.
 fn read_length(short: u8, bytes: &[u8]) -> Result<Option<(u64, &[u8])>, FrameFault> {
     let (length, rest, minimum) = match short {
         LENGTH_16 => match bytes.split_first_chunk::<2>() {

@@ -79,8 +79,8 @@ impl BucketObject {
         })))
     }
 
-    /// Returns a copy that has only the end of the object, as if it had just been opened. `None` if the server does not support
-    /// ranges, so that more than the end is in memory.
+    /// Returns a copy that has only the end of the object, as if it had just been opened. `None` if more than the end is in
+    /// memory, because the server does not support ranges.
     pub(in super::super) fn with_end_only(&self) -> Option<Self> {
         let parts = &self.0;
         let is_end = parts.tail.len() as u64 <= TAIL_BYTES;

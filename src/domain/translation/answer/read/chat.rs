@@ -41,7 +41,7 @@ pub(crate) struct ChatAnswerReader {
     has_begun: bool,
     has_ended: bool,
     has_refused: bool,
-    /// The provider's finish reason. Usage can follow it, and from some hosts more content.
+    /// The provider's finish reason. Usage can follow it. Some hosts also send more content after it.
     reason: Option<String>,
     /// Whether content has followed the finish reason.
     has_more_content: bool,
@@ -50,7 +50,7 @@ pub(crate) struct ChatAnswerReader {
     /// Whether the reasoning is longer than [`EVENT_BYTES_MAX`] and was therefore dropped.
     is_thought_too_long: bool,
     calls: ChatAnswerCalls,
-    /// The last chunk, by which a chunk that differs only in its text is recognized.
+    /// The last chunk. If the next chunk differs from it only in the text, the next chunk is not parsed.
     last: RepeatedChunk,
 }
 
@@ -181,8 +181,8 @@ impl ChatAnswerReader {
         Ok(())
     }
 
-    /// Stores the finish reason until no more content can follow. Some hosts repeat it: a later reason replaces it only after
-    /// more content.
+    /// Stores the finish reason until no more content can follow. Some hosts send it again. A later reason replaces the stored
+    /// one only if more content has arrived in between.
     fn on_reason(&mut self, reason: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if self.reason.is_some() && !std::mem::take(&mut self.has_more_content) {
             return Ok(());
@@ -240,7 +240,7 @@ impl ChatAnswerReader {
         emit(AnswerEvent::Reasoning(ReasoningState::Text { text }))
     }
 
-    /// Ends the answer. Without a finish reason, the answer is complete only if `is_complete`.
+    /// Ends the answer. Without a finish reason, the answer is complete only if `is_complete` is true.
     fn end(&mut self, is_complete: bool, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let is_stopped = self.reason.is_some() || (self.has_begun && is_complete);
         if self.has_ended || !is_stopped {

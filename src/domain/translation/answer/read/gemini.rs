@@ -22,7 +22,7 @@ use crate::domain::translation::{
     reasoning::ReasoningState,
 };
 
-/// The maximum number of sources that are remembered, so that a source that the provider repeats is emitted once.
+/// The maximum number of sources that are remembered. A remembered source is not emitted again if the provider repeats it.
 const SOURCES_MAX: usize = 256;
 
 /// The reader of one answer.
@@ -32,7 +32,7 @@ pub(crate) struct GeminiAnswerReader {
     has_ended: bool,
     /// The number of calls so far.
     calls: u32,
-    /// The signature of a text part; the next call gets it.
+    /// The signature of a text part. It is passed on with the next call that has no signature of its own.
     signature: Option<String>,
     /// A call whose next piece is in the next part.
     open_call: Option<OpenGeminiCall>,

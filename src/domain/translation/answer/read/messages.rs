@@ -30,7 +30,7 @@ pub(crate) struct MessagesAnswerReader {
     open: Vec<OpenBlock>,
     /// The number of calls so far.
     calls: u32,
-    /// The reason why the answer ends. The end itself is a later event.
+    /// The reason why the answer ends. The event that ends the answer arrives later.
     stop_reason: Option<String>,
 }
 
@@ -41,10 +41,10 @@ struct OpenBlock {
     content: OpenContent,
 }
 
-/// The content of an open block that is needed at the end of the block.
+/// The part of an open block's content that is needed when the block ends.
 #[derive(Debug)]
 enum OpenContent {
-    /// No content: the block is text, or its content is lost.
+    /// Nothing is retained: the block is text, or its content is lost.
     Plain,
     /// Thinking. Its text is dropped if it is longer than [`EVENT_BYTES_MAX`].
     Thinking {
@@ -52,7 +52,8 @@ enum OpenContent {
         signature: String,
         is_too_long: bool,
     },
-    /// A call, with the input from the block's start. This input counts if it has members and no piece of input follows.
+    /// A call, with the input from the event that starts the block. This input is used if it has members and no further pieces of
+    /// input arrive.
     Call {
         call_index: u32,
         input: String,
@@ -74,7 +75,7 @@ struct MessagesEvent<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A piece of a block, or a change of the answer itself.
+/// A piece of a block, or information about the answer as a whole.
 #[derive(Debug, Deserialize)]
 struct MessagesDelta<'a> {
     #[serde(rename = "type")]
@@ -332,8 +333,8 @@ impl MessagesAnswerReader {
         }
     }
 
-    /// Handles a change of the answer itself: its stop reason and the explanation. Further events of this kind may contain only
-    /// usage.
+    /// Handles an event about the answer as a whole: its stop reason and the explanation of a refusal. Some events of this kind
+    /// contain only usage.
     fn on_answer_delta(
         &mut self,
         stop_reason: Option<String>,
@@ -429,7 +430,7 @@ fn end_content(content: OpenContent, emit: &mut Emit<'_>) -> Result<(), AnswerFa
     }
 }
 
-/// A source in the form in which a citation contains it.
+/// A source, in the form that citations use.
 #[derive(Debug, Deserialize)]
 struct MessagesSource {
     url: Option<String>,

@@ -1,4 +1,5 @@
-//! Reads Responses answers. Items are identified by their indexes, because some providers change an item's id within an answer. Content
+//! Reads Responses answers. Items are identified by their indexes, because some providers change an item's id within an answer.
+//! Content
 //! is read from delta events, because some providers omit content from the last event.
 
 mod event;
@@ -102,8 +103,8 @@ impl ResponsesAnswerReader {
         }
     }
 
-    /// Whether a part of an event that is too large to be buffered can be read, judged by its members so far. `name` is the value
-    /// of the `event` field, or empty.
+    /// Whether an event that is too large to be buffered can be read in part, according to the members read so far. `name` is the
+    /// value of the `event` field, or empty.
     pub(crate) fn can_skim(name: &str, picks: &Picks<'_>) -> bool {
         let kind = large_event_kind(name, picks);
         kind.is_empty() || is_about_response(kind.strip_prefix(TYPE_PREFIX).unwrap_or_default())
@@ -189,7 +190,7 @@ impl ResponsesAnswerReader {
         item.complete(&ResponsesItem::parse(json)?, json.get(), &mut self.context, emit)
     }
 
-    /// Handles a piece of text, or a complete text part. Events of any other kind only report progress.
+    /// Handles a piece of text, or a complete text part. Ignores all other kinds of events, which only report progress.
     fn on_text(&mut self, kind: &str, event: &ResponsesEvent<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let (kind, number, whole) = match kind {
             "output_text.delta" => (PartKind::Text, event.content_index, None),
@@ -260,7 +261,7 @@ impl ResponsesAnswerReader {
         self.end(kind, &answer, emit)
     }
 
-    /// Ends the answer after an event of this kind.
+    /// Ends the answer after its last event, which is of this kind.
     fn end(&mut self, kind: &str, answer: &ResponsesAnswer<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         let status = match answer.status.as_deref() {
             Some(status @ ("incomplete" | "failed" | "cancelled")) => status,
@@ -269,7 +270,7 @@ impl ResponsesAnswerReader {
         self.finish(status, answer, emit)
     }
 
-    /// Ends the answer with this status, without an error object.
+    /// Ends an answer that has this status and no error object.
     fn finish(&mut self, status: &str, answer: &ResponsesAnswer<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if matches!(status, "failed" | "cancelled") {
             return self.fail("", emit);
@@ -290,7 +291,7 @@ impl ResponsesAnswerReader {
         emit(AnswerEvent::Stop(cause))
     }
 
-    /// Reports the error whose member `error` has this JSON text.
+    /// Reports an error. `error` is the JSON text of the member `error`.
     fn fail_with(&mut self, error: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         self.fail(&format!(r#"{{"error":{error}}}"#), emit)
     }
@@ -302,7 +303,7 @@ impl ResponsesAnswerReader {
     }
 }
 
-/// Returns the type of an event if it has been read, otherwise `name`, which is the value of the `event` field, or empty.
+/// Returns the type of an event if the type has been read, otherwise `name`. `name` is the value of the `event` field, or empty.
 fn large_event_kind<'p>(name: &'p str, picks: &'p Picks<'_>) -> Cow<'p, str> {
     picks.text(TYPE).unwrap_or(Cow::Borrowed(name))
 }
@@ -315,7 +316,7 @@ fn is_about_response(kind: &str) -> bool {
     )
 }
 
-/// Returns the newest item with this index, or a new item if no item has it. Without an index, returns the last item.
+/// Returns the newest item with this index, or a new item if no item has this index. Without an index, returns the last item.
 fn item_with(items: &mut Vec<AnswerItem>, number: Option<u64>) -> Result<&mut AnswerItem, AnswerFault> {
     let known = match number {
         Some(number) => items.iter().rposition(|item| item.number() == number),

@@ -27,7 +27,7 @@ pub(crate) struct GeminiAnswerWriter {
     frame: AnswerFrame,
     /// Whether a chunk has been written.
     has_begun: bool,
-    /// Whether the last chunk, or the object, has been written.
+    /// Whether the last chunk, or the non-streaming answer, has been written.
     has_ended: bool,
     /// The call whose arguments are arriving.
     call: Option<CollectedCall>,
@@ -124,7 +124,7 @@ impl GeminiAnswerWriter {
         Ok(())
     }
 
-    /// Writes the last chunk, or the object.
+    /// Writes the last chunk, or the non-streaming answer.
     pub(crate) fn finish(&mut self, usage: &Usage, out: &mut String) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
@@ -264,7 +264,7 @@ impl GeminiAnswerWriter {
         }
     }
 
-    /// Adds a complete part: as a chunk of a stream, or as one more part of the object.
+    /// Adds a complete part: as a chunk of a stream, or as one more part of the non-streaming answer.
     fn add_part(&mut self, part: &str, out: &mut String) {
         if self.is_stream() {
             self.push_answer(part, None, out);
@@ -281,7 +281,8 @@ impl GeminiAnswerWriter {
         self.parts.push_str(part);
     }
 
-    /// Writes a chunk, or the object, with these parts. The last chunk also contains the finish reason and the usage.
+    /// Writes a chunk, or the non-streaming answer, with these parts. The last chunk also contains the finish reason and the
+    /// usage.
     fn push_answer(&mut self, parts: &str, end: Option<(&'static str, &Usage)>, out: &mut String) {
         let mut json = String::with_capacity(parts.len() + 256);
         push_object(&mut json, |answer| {
@@ -306,7 +307,7 @@ impl GeminiAnswerWriter {
         self.push_frame(&json, out);
     }
 
-    /// Writes the data of an event, an element of the array, or the body.
+    /// Writes the JSON text as the data of an event, as an element of the array, or as the body.
     fn push_frame(&mut self, json: &str, out: &mut String) {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         match self.frame.form {
@@ -358,8 +359,9 @@ fn text_part(text: &str, is_thought: bool, signature: Option<&str>) -> String {
     part
 }
 
-/// Appends valid JSON text as one line. Some clients split lines at more characters than the protocol does, so these characters
-/// are escaped; they occur only in strings. Line breaks between tokens, as in a model's arguments, become spaces.
+/// Appends valid JSON text as one line. Some clients also split lines at characters that are not line breaks in the protocol, so
+/// these characters are escaped. They occur only in strings. Line breaks between tokens, as in a model's arguments, become
+/// spaces.
 fn push_line(out: &mut String, json: &str) {
     if !json.contains(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
         out.push_str(json);
@@ -377,8 +379,7 @@ fn push_line(out: &mut String, json: &str) {
     }
 }
 
-/// Writes the token counts. The prompt's count includes cached tokens; the counts of thoughts and of the prompts of tools are
-/// separate.
+/// Writes the token counts. The prompt's count includes cached tokens. Thoughts and the prompts of tools are counted separately.
 fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
     let (input, output) = (usage.input_total(), usage.output_total());
     let optional = [

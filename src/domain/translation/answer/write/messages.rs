@@ -44,13 +44,13 @@ pub(crate) struct MessagesAnswerWriter {
     index: u32,
     /// The complete blocks of a non-streaming message, as JSON text.
     blocks: String,
-    /// The length of `blocks` without the reasoning that precedes the open block, in bytes.
+    /// The length of `blocks` in bytes, without the held reasoning that was written directly before the open block.
     block_begin: usize,
     /// Reasoning after text, and reasoning without visible text. It becomes blocks once content follows.
     held: HeldReasoning,
     /// The losses that are added if the open block is dropped together with the held reasoning before it.
     held_before_open: AnswerLosses,
-    /// Whether the last block may be text.
+    /// Whether the last block is text or, after an incomplete call, may be text.
     ends_with_text: bool,
     has_text: bool,
     has_refused: bool,
@@ -214,8 +214,8 @@ impl MessagesAnswerWriter {
         self.push_delta("text_delta", "text", text, out);
     }
 
-    /// Writes a piece of visible reasoning and also retains it, because the carrier of its state does not repeat the visible
-    /// text. After text, the reasoning is held until other content follows, and dropped if it is too long.
+    /// Writes a piece of visible reasoning. Also retains the piece, because the carrier of the reasoning's state leaves out the
+    /// visible text. After a text block, the reasoning is held until other content follows, and is dropped if it is too long.
     fn on_thought(&mut self, text: &str, out: &mut String) -> Result<(), AnswerFault> {
         if text.is_empty() || !self.frame.shows_reasoning {
             return Ok(());
@@ -265,8 +265,8 @@ impl MessagesAnswerWriter {
         self.ends_with_text = false;
     }
 
-    /// Passes on a piece of the arguments in a stream if they are an object. Clients expect an object, so other arguments are
-    /// retained until they are complete.
+    /// In a stream, passes on a piece of the arguments if the arguments are an object. Clients expect an object, so other
+    /// arguments are retained until they are complete.
     fn on_arguments(&mut self, call_index: u32, json: &str, out: &mut String) -> Result<(), AnswerFault> {
         let is_stream = self.is_stream();
         let Some(MessageBlock::Call {
@@ -300,8 +300,8 @@ impl MessagesAnswerWriter {
         Ok(())
     }
 
-    /// Drops a call with incomplete arguments from a message, because a client could run it. A stream contains the call already,
-    /// and its stop reason says that the call is incomplete.
+    /// Drops a call with incomplete arguments from a non-streaming message, because a client could run the call. In a stream, the
+    /// call has already been written, and the stop reason says that it is incomplete.
     fn on_call_cut(&mut self, call_index: u32, out: &mut String) {
         let is_stream = self.is_stream();
         let Some(MessageBlock::Call {
@@ -359,12 +359,12 @@ impl MessagesAnswerWriter {
         }
     }
 
-    /// Drops the held reasoning that no content follows, and reports it.
+    /// Drops the held reasoning and reports it as lost, because no content follows it.
     fn drop_held(&mut self) {
         self.losses.add_all(&reasoning_losses(&self.held.take()));
     }
 
-    /// Begins a block after all others, and after the held reasoning that belongs before it.
+    /// Ends the open block, writes the held reasoning, and begins `block`.
     fn start_block(&mut self, block: MessageBlock, out: &mut String) {
         self.begin(out);
         self.close_block(out);
@@ -377,7 +377,7 @@ impl MessagesAnswerWriter {
         self.open_block(block, out);
     }
 
-    /// Writes a complete block of reasoning. In a stream, the visible text follows in a delta.
+    /// Writes a held block of reasoning. In a stream, a delta after the block's start contains the visible text.
     fn write_held(&mut self, block: MessageBlock, out: &mut String) {
         if let MessageBlock::Thinking { text, .. } = &block {
             self.open_block(MessageBlock::thinking(), out);

@@ -38,7 +38,7 @@ const MESSAGE_PREFIX: &str = "msg_";
 const REASONING_PREFIX: &str = "rs_";
 /// The prefix of the identifier of a compaction item.
 const COMPACTION_PREFIX: &str = "cmp_";
-/// The refusal that is written if a model has declined without giving a refusal.
+/// The text of the refusal that is written if a model has declined without writing a refusal.
 const DECLINED: &str = "The model declined to answer.";
 /// The message for an answer in which the model has written no summary of the conversation, or one that is too long.
 const NO_SUMMARY: &str = "the model wrote no usable summary of the conversation; compact again, or compact locally";
@@ -160,8 +160,8 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Ends a complete answer at `ended_unix`, in seconds since the Unix epoch. A failed answer has no usage, as with a provider
-    /// whose answers are not translated.
+    /// Ends a complete answer at `ended_unix`, in seconds since the Unix epoch. A failed answer contains no usage, as is the case
+    /// for failed answers that are not translated.
     pub(crate) fn finish(&mut self, usage: &Usage, ended_unix: i64, out: &mut String) {
         if self.is_over {
             return;
@@ -281,7 +281,7 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Counts the length of text that is retained until the end, in bytes.
+    /// Adds `bytes` to the length of the text that is retained until the end of the answer. Fails if the text is too long.
     fn keep(&mut self, bytes: usize) -> Result<(), AnswerFault> {
         self.kept_bytes = self.kept_bytes.saturating_add(bytes);
         match self.kept_bytes > REPEATED_BYTES_MAX {
@@ -353,7 +353,8 @@ impl ResponsesAnswerWriter {
         Ok(())
     }
 
-    /// Adds visible reasoning. If the client does not want it, only the reasoning's state is written later.
+    /// Adds visible reasoning. If the client does not want visible reasoning, drops the text; the reasoning's state is written
+    /// later.
     fn add_thought(&mut self, text: &str, out: &mut String) -> Result<(), AnswerFault> {
         if text.is_empty() || !self.response.frame().shows_reasoning {
             return Ok(());
@@ -453,7 +454,7 @@ impl ResponsesAnswerWriter {
     }
 }
 
-/// Returns the reason why an answer that ended like this is incomplete; `None` if it is complete or has failed.
+/// Returns the reason why an answer with this stop cause is incomplete; `None` if the answer is complete or has failed.
 fn incomplete_reason(cause: StopCause) -> Option<&'static str> {
     match cause {
         StopCause::End | StopCause::Sequence | StopCause::Calls | StopCause::Refused | StopCause::Malformed => None,
@@ -462,7 +463,7 @@ fn incomplete_reason(cause: StopCause) -> Option<&'static str> {
     }
 }
 
-/// Whether an end of the answer for this reason has interrupted the open item.
+/// Whether an end of the answer with this cause has interrupted the open item.
 fn is_interruption(cause: StopCause) -> bool {
     incomplete_reason(cause).is_some()
 }

@@ -18,7 +18,7 @@ use crate::domain::{
 /// member means a failure.
 const RESPONSE_MEMBERS: [(&str, bool); 3] = [("output", false), ("result", false), ("error", true)];
 /// The reason for refusing a result that belongs to no call.
-const NO_CALL: &str = "no earlier call has this id, or has this name and still lacks a result; send the call as well";
+const NO_CALL: &str = "no earlier call has this id, and no earlier call of this name still lacks a result; send the call as well";
 /// The reason for refusing a second result of a call.
 const SECOND_RESULT: &str = "the call of this result already has another result; send one result for each call";
 
@@ -55,7 +55,7 @@ struct GeminiResultContent<'a> {
 }
 
 impl<'a> GeminiCallHistory<'a> {
-    /// Returns the index within its turn of a call that is about to be added to turn `turn`.
+    /// Counts a new call of turn `turn`, and returns its index within the turn.
     fn next_number(&mut self, turn: usize) -> usize {
         if self.turn != Some(turn) {
             self.turn = Some(turn);
@@ -81,7 +81,7 @@ impl<'a> GeminiCallHistory<'a> {
     /// Gemini CLI does in a resumed conversation.
     ///
     /// # Errors
-    /// The reason for refusing the result.
+    /// The result is refused; the error is the reason.
     fn answered(
         &mut self,
         id: Option<&str>,

@@ -151,7 +151,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         part.finish_content()
     }
 
-    /// Retains visible reasoning until the part with its state.
+    /// Retains visible reasoning until the part with its state is read.
     fn add_thought(&mut self, path: &str, text: &str) {
         if text.is_empty() {
             return;

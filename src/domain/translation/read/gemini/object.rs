@@ -9,8 +9,8 @@ use crate::domain::translation::{
     members::{MemberReader, elements},
 };
 
-/// An object whose members are being read. Members are given in camel case and are also found in snake case, because Google
-/// accepts both and its own SDKs mix them.
+/// An object whose members are being read. Callers name a member in camel case. The member is also found if it is written in
+/// snake case, because Google accepts both spellings and its own SDKs mix them.
 pub(super) struct GeminiObject<'a>(MemberReader<'a>);
 
 impl<'a> GeminiObject<'a> {
@@ -163,7 +163,7 @@ impl<'a> GeminiObject<'a> {
     /// Takes a member that cannot be carried over: refuses it in strict mode, and reports it as dropped in lossy mode.
     ///
     /// # Errors
-    /// The member is present, in strict mode.
+    /// The member is present, and the mode is strict.
     pub(super) fn refuse_in_strict(
         &mut self,
         name: &'static str,

@@ -200,7 +200,8 @@ impl<'a> GoogleSchemaMembers<'a> {
         true
     }
 
-    /// Allows null if the schema has `nullable`: in the types, in the list of values, and in the list of alternatives.
+    /// If the schema is nullable, allows null in its list of values, and in its types or, without a type, in its list of
+    /// alternatives.
     fn admit_null(&mut self) {
         if !self.is_nullable {
             return;
@@ -227,7 +228,7 @@ impl<'a> GoogleSchemaMembers<'a> {
     }
 }
 
-/// Returns an array with one more element at its end, or unchanged if it already has that element.
+/// Returns the array with `element` added at the end, or unchanged if it already contains `element`.
 fn with_element(list: &str, element: &str) -> String {
     let inner = list.strip_prefix('[').and_then(|list| list.strip_suffix(']'));
     let inner = inner.unwrap_or_default().trim();

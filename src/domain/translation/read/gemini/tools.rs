@@ -12,7 +12,7 @@ use crate::domain::translation::{
     tool_names::{ClientTool, TOOLS_MAX, ToolKind, provider_name, provider_tool_name},
 };
 
-/// The tools that their provider runs, or whose functions only its models know.
+/// The tools that a provider runs itself, or whose functions only that provider's models know.
 const HOSTED_TOOLS: [&str; 10] = [
     "googleSearch",
     "googleSearchRetrieval",
@@ -185,8 +185,8 @@ impl<'a> GeminiRequestReader<'a, '_> {
         }
     }
 
-    /// Restricts the functions to the allowed ones. If a call is forced and one function is allowed, that function is named in
-    /// the choice instead.
+    /// Restricts the functions to the allowed ones. If a call is forced and only one function is allowed, returns a choice that
+    /// names this function instead.
     fn allow_functions(
         &mut self,
         allowed: Vec<Cow<'a, str>>,
@@ -228,8 +228,8 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(choice)
     }
 
-    /// Refuses a request that offers no function if it forces a call, or if it has tools that the provider cannot run and does
-    /// not forbid calls.
+    /// Refuses a request that offers no function in two cases: it forces a call, or it has tools that the provider cannot run and
+    /// does not forbid calls.
     ///
     /// # Errors
     /// The request is refused.

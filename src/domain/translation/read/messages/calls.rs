@@ -18,7 +18,8 @@ use crate::domain::translation::{
 const RESULT_KINDS: [&str; 5] = ["text", "image", "document", "search_result", "tool_reference"];
 /// The members of calls and results that are meaningless to a model of another provider.
 const ANNOTATIONS: [&str; 2] = ["cache_control", "toolset_name"];
-/// The suffix of the types of results; `tool_result` itself is the result of a client's tool.
+/// The suffix of the types of results of a provider's tools. The type `tool_result`, without a prefix, is the result of a
+/// client's tool.
 const RESULT: &str = "_tool_result";
 /// The members of a result that contain text, or lists and objects with text.
 const TEXTS: [&str; 12] = [

@@ -213,7 +213,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes `metadata`. The session becomes the cache key for a provider that supports one, in place of the cache marks.
+    /// Takes `metadata`. For a provider that supports a cache key, the session becomes this key and replaces the client's cache
+    /// marks.
     fn read_metadata(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut metadata) = object.object("metadata")? else {
             return Ok(());
@@ -230,7 +231,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 }
 
-/// Returns the session in the user id of Claude Code, which is a JSON object, or words joined by `_` in earlier versions.
+/// Returns the session that Claude Code's user id contains. The user id is a JSON object; in earlier versions, it consists of
+/// words joined by `_`.
 fn session_of(user_id: &str) -> Option<String> {
     let session = match MemberReader::new(user_id, USER_ID) {
         Ok(mut user) => user.text("session_id").ok().flatten()?.into_owned(),

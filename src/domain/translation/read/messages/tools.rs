@@ -16,7 +16,7 @@ use crate::domain::translation::{
     tool_names::{ClientTool, ToolKind, provider_tool_name},
 };
 
-/// The prefixes of the types of tools that their provider runs. The rest of each type is a version.
+/// The prefixes of the types of tools that a provider runs itself. The rest of each type is a version.
 const HOSTED_TOOLS: [&str; 4] = ["web_search_", "web_fetch_", "code_execution_", "advisor_"];
 /// The prefix of the types of tools with which a provider searches for other tools.
 const TOOL_SEARCH: &str = "tool_search_tool_";
@@ -29,7 +29,7 @@ const DROPPED: [&str; 5] = [
     "max_characters",
 ];
 
-/// A tool that a request offers without a description and a schema.
+/// A tool that a request offers only by its type, without a description or a schema.
 struct TrainedTool {
     /// The types of the tool, one per version.
     kinds: &'static [&'static str],
@@ -40,7 +40,7 @@ struct TrainedTool {
 }
 
 /// All tools that a request can offer without a definition. The schemas describe the arguments that a client gets in `input`.
-/// Versions without publicly documented arguments are missing.
+/// Versions whose arguments are not publicly documented are missing.
 static TRAINED_TOOLS: [TrainedTool; 4] = [
     TrainedTool {
         kinds: &["bash_20241022", "bash_20250124"],
@@ -167,7 +167,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 
     /// Adds a tool, unless the request has offered it before. The first definition counts, because changing it would change the
-    /// beginning of the prompt. A withdrawn tool has already changed the prompt, so its new definition replaces the first.
+    /// beginning of the prompt. The withdrawal of a tool has already changed the prompt, so a new definition of a withdrawn tool
+    /// replaces the first definition.
     fn offer(&mut self, definition: ToolDefinition<'a>) {
         let was_withdrawn = self.withdrawn_tools.remove(&definition.name);
         let index = self.tool_indexes.get(&definition.name).copied();
@@ -209,7 +210,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(definition)
     }
 
-    /// Creates a tool with its name at the provider, without a description and a schema.
+    /// Creates a tool with its name at the provider, without a description or a schema.
     fn define(&mut self, object: &MemberReader<'a>, name: &str) -> Result<ToolDefinition<'a>, Untranslatable> {
         let path = object.path().to_owned();
         let tool = ClientTool {
@@ -230,7 +231,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         })
     }
 
-    /// Reads `tool_addition` or `tool_removal`: from this message on, the model is offered a tool or is no longer offered it.
+    /// Reads `tool_addition` or `tool_removal`, which states that from this message on, a tool is offered or is no longer
+    /// offered.
     ///
     /// # Errors
     /// The tool cannot be translated.
@@ -282,7 +284,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// Reads which tools the model is allowed or forced to call. The tools must have been read.
     ///
     /// # Errors
-    /// The member is not a valid choice, or chooses a tool that the provider is not offered.
+    /// The member is not a valid choice, or chooses a tool that is not offered to the provider.
     pub(super) fn read_tool_choice(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         self.conversation.tool_choice = match &*object.required_text("type")? {
             "auto" => ToolChoice::Auto,

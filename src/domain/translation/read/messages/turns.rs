@@ -63,7 +63,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a last message that the model would have to continue, unless the provider may support this.
+    /// Refuses a request whose last message the model would have to continue, unless the provider may support this.
     fn check_begun_answer(&self, path: String) -> Result<(), Untranslatable> {
         match self.target.translation.to {
             UpstreamProtocol::Messages | UpstreamProtocol::Chat => Ok(()),

@@ -88,7 +88,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.push_call(object, Cow::Borrowed(tool), Cow::Borrowed(arguments))
     }
 
-    /// Reads `tool_search_call`. A search by the provider is dropped, because the tools that it found are added to the list.
+    /// Reads `tool_search_call`. A search that the provider has run is dropped, because the tools that the search found are added
+    /// to the list.
     pub(super) fn read_tool_search_call(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         if is_search_by_provider(&mut object)? {
             self.losses.dropped(object.path());
@@ -275,7 +276,7 @@ fn check_environment(object: &mut MemberReader<'_>, losses: &mut TranslationLoss
     }
 }
 
-/// Takes the client's id of a call. If `can_be_own`, the item's own id is used if it has no call id.
+/// Takes the client's id of a call. If `can_be_own` and the item has no call id, takes the item's own id.
 fn take_call_id<'a>(object: &mut MemberReader<'a>, can_be_own: bool) -> Result<Cow<'a, str>, Untranslatable> {
     let name = match can_be_own && !object.contains("call_id") {
         true => "id",

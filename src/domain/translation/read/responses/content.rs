@@ -20,7 +20,7 @@ const PDF_BASE64: &str = "JVBERi0";
 /// The file extensions of text files.
 const TEXT_ENDINGS: [&str; 10] = ["txt", "md", "csv", "tsv", "json", "xml", "html", "yaml", "yml", "toml"];
 /// The reason for refusing a member that has to contain the bytes or the URL of media.
-const MEDIA_SOURCE: &str = "must be a URL or a data URL in base64 with its media type";
+const MEDIA_SOURCE: &str = "must be a URL, or a data URL with a media type and base64 data";
 
 impl<'a> ResponsesRequestReader<'a, '_> {
     /// Reads content that is a string or a list of parts. Empty text is omitted.
@@ -143,7 +143,7 @@ fn read_audio<'a>(object: &mut MemberReader<'a>) -> Result<BlockContent<'a>, Unt
     Ok(media(MediaKind::Audio, MediaSource::Base64 { media_type, data }, None))
 }
 
-/// Returns the source of media from `url`, which is a URL or a data URL in the member `name` of `object`.
+/// Returns the source of media. `url` is the value of the member `name` of `object`: a URL or a data URL.
 fn read_source<'a>(
     url: Cow<'a, str>,
     object: &MemberReader<'a>,

@@ -132,7 +132,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// Reads a message between agents of one client. It becomes text of the user that names both agents.
+    /// Reads a message between agents of one client. The message becomes a text of the user, and the text names both agents.
     fn read_agent_message(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let author = object.text("author")?.unwrap_or_default();
         let recipient = object.text("recipient")?.unwrap_or_default();
@@ -182,7 +182,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    /// Reads the request for a summary that replaces the conversation. It becomes text of the user.
+    /// Reads the request for a summary that replaces the conversation. The request becomes a text of the user.
     fn read_compaction_trigger(&mut self, object: MemberReader<'a>) -> Result<(), Untranslatable> {
         self.wants_summary = true;
         let path = object.path().to_owned();

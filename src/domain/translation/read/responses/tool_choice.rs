@@ -19,7 +19,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     /// Reads which tools the model is allowed or forced to call. The tools must have been read.
     ///
     /// # Errors
-    /// The member is not a valid choice, or chooses a tool that the provider is not offered.
+    /// The member is not a valid choice, or chooses a tool that is not offered to the provider.
     pub(super) fn read_tool_choice(&mut self, choice: &'a RawValue) -> Result<(), Untranslatable> {
         if let Some(word) = as_text(choice) {
             self.conversation.tool_choice = choice_word(&word, PATH)?;
@@ -82,7 +82,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Returns the provider's name of the tool that `object` chooses; `None` if the provider is not offered this tool. If
+    /// Returns the provider's name of the tool that `object` chooses; `None` if this tool is not offered to the provider. If
     /// `in_any_namespace`, a name without a namespace can also match a tool in a namespace.
     fn chosen_tool(
         &self,

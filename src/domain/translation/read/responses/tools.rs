@@ -17,7 +17,7 @@ use crate::domain::translation::{
     tool_names::{ClientTool, ToolKind},
 };
 
-/// The types of tools that their provider runs. Further such types begin with [`WEB_SEARCH`].
+/// The types of tools that a provider runs itself. Further types of such tools begin with [`WEB_SEARCH`].
 const HOSTED_TOOLS: [&str; 8] = [
     "file_search",
     "computer",
@@ -170,7 +170,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(definition)
     }
 
-    /// Reads a tool whose input is a string, as a function with one argument. A grammar of the input is added to the description.
+    /// Reads a tool whose input is a string. The tool becomes a function with one argument, and a grammar of the input is added
+    /// to the description.
     fn read_custom(
         &mut self,
         mut object: MemberReader<'a>,
@@ -294,7 +295,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.read_built_in(object, &SHELL_TOOL, Some(more)).map(Some)
     }
 
-    /// Drops a tool that its provider runs. Refuses it if it refers to anything stored at that provider.
+    /// Drops a tool that a provider runs itself. Refuses the tool if it refers to anything that is stored at that provider.
     fn drop_hosted_tool(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         object.refuse("vector_store_ids", STORED_FILE)?;
         object.refuse(
@@ -319,7 +320,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Creates a tool with its name at the provider, without a description and a schema.
+    /// Creates a tool with its name at the provider, without a description or a schema.
     fn define(&mut self, object: &MemberReader<'a>, tool: ClientTool) -> Result<ToolDefinition<'a>, Untranslatable> {
         let path = object.path().to_owned();
         let is_function = tool.kind == ToolKind::Function;
@@ -351,7 +352,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// Whether the client runs a tool search. Without `execution`, only a search with parameters is the client's.
+/// Whether the client runs a tool search. If `execution` is missing, the client runs the search if it has parameters.
 fn is_search_by_client(object: &mut MemberReader<'_>) -> Result<bool, Untranslatable> {
     Ok(match object.text("execution")? {
         Some(execution) => execution == "client",

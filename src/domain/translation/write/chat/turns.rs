@@ -73,8 +73,8 @@ pub(super) fn write_messages(
     Ok(())
 }
 
-/// Whether a turn begins a new exchange. Text in addition to results is a remark within an exchange, because agents add reminders
-/// there.
+/// Whether a turn begins a new exchange. A turn with results does not, even if it also has text, because agents add reminders to
+/// results.
 fn is_question(turn: &ConversationTurn<'_>) -> bool {
     turn.role == TurnRole::User && !turn.blocks.iter().any(ContentBlock::is_result)
 }
@@ -213,7 +213,7 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
         is_needed
     }
 
-    /// Adds a system message that comes after the first message.
+    /// Adds a system text that comes after the first turn.
     fn write_system(&mut self, block: &'b ContentBlock<'_>) {
         let BlockContent::Text(text) = &block.content else {
             return;

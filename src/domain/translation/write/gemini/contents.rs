@@ -30,7 +30,7 @@ type SignedBlock<'b, 'a> = (&'b ContentBlock<'a>, Option<&'b str>);
 
 /// A piece of the contents. Adjacent pieces of the same role become one content, because the roles of contents alternate.
 enum ContentPiece<'b, 'a> {
-    /// A system text after the first turn, which is sent as the user's.
+    /// A system text after the first turn, which is sent as text of the user.
     System(&'b ContentBlock<'a>),
     /// A turn of the user, and the system texts that wait for its results.
     User(&'b ConversationTurn<'a>, Vec<&'b ContentBlock<'a>>),
@@ -226,8 +226,8 @@ fn write_result(
     Ok(())
 }
 
-/// Returns the media type and the base64 of media that the result itself can contain: images and documents, since the third
-/// generation. `None` for other media.
+/// Returns the media type and the base64 data of media that the result itself can contain; `None` for other media. Results can
+/// contain images and documents, and only since the third generation.
 fn bytes_for_result<'b>(media: &'b MediaContent<'_>, generation: GeminiGeneration) -> Option<(&'b str, &'b str)> {
     if !generation.is_since_third() {
         return None;
@@ -240,7 +240,7 @@ fn bytes_for_result<'b>(media: &'b MediaContent<'_>, generation: GeminiGeneratio
     }
 }
 
-/// Writes the id and the name, which assign a result to its call.
+/// Writes the id and the name, which identify the call that a result belongs to.
 fn write_call_name(id: &str, name: &str, object: &mut JsonObjectWriter<'_>) {
     if !id.is_empty() {
         object.text("id", id);

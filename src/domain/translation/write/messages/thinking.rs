@@ -32,7 +32,7 @@ enum ThinkingForm {
     Unset,
     /// No thinking.
     Disabled,
-    /// Thinking of which the model decides the amount.
+    /// Thinking; the model decides how much it thinks.
     Adaptive,
     /// Thinking with a budget.
     Enabled {

@@ -202,7 +202,7 @@ fn write_text(text: &str, item: &mut JsonObjectWriter<'_>) {
     item.text("text", text);
 }
 
-/// Writes reasoning unchanged. Kinds of other protocols have been dropped before.
+/// Writes reasoning unchanged. States of other protocols have already been dropped.
 fn write_reasoning(state: &ReasoningState<'_>, content: &mut JsonArrayWriter<'_>) {
     match state {
         ReasoningState::Thinking { text, signature } => content.object(|item| {
@@ -219,7 +219,7 @@ fn write_reasoning(state: &ReasoningState<'_>, content: &mut JsonArrayWriter<'_>
 }
 
 /// Writes a call. Returns whether its arguments had to be wrapped in an object. An id from a provider of another protocol may
-/// have characters that this protocol refuses, so the id gets the form that clients get.
+/// have characters that this protocol refuses, so the id is converted to the form that clients get.
 fn write_call(call: &ToolCall<'_>, content: &mut JsonArrayWriter<'_>) -> bool {
     let (input, is_wrapped) = call.object_arguments();
     content.object(|item| {
@@ -307,7 +307,7 @@ fn write_source(source: &MediaSource<'_>, object: &mut JsonObjectWriter<'_>) {
     }
 }
 
-/// Writes a document. A document that is not a PDF is sent as text if it is text.
+/// Writes a document. A document in base64 that is not a PDF is sent as text, and is refused if it is not text.
 fn write_document(
     path: &str,
     media: &MediaContent<'_>,

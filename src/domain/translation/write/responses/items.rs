@@ -102,7 +102,7 @@ fn reasoning_item<'b>(state: &'b ReasoningState<'_>) -> Option<&'b str> {
     }
 }
 
-/// Writes the blocks of one turn: adjacent parts of a message as one message, and each other block as an item.
+/// Writes the blocks of one turn. Adjacent parts of a message become one message, and every other block becomes a separate item.
 fn write_blocks(
     role: &str,
     blocks: &[&ContentBlock<'_>],

@@ -1,7 +1,7 @@
 //! Reads `usage.iterations` of the Messages protocol: the usage of each run of a model for one answer.
 //!
-//! The usage object itself counts only runs of the answering model: with some servers all of its runs, with others only the input
-//! of the first run. Compactions, advice, and attempts of a model that declined are only in the list.
+//! The usage object itself counts only runs of the answering model: some servers count all of its runs, others only the input of
+//! the first run. Compactions, advice, and attempts of a model that declined are counted only in `iterations`.
 
 use std::borrow::Cow;
 

@@ -150,7 +150,7 @@ impl FramingState {
         }
     }
 
-    /// Whether the bytes after the last complete message cannot belong to an error, whatever bytes follow.
+    /// Whether it is already certain that the bytes after the last complete message do not belong to an error.
     pub(super) fn is_open_part_harmless(&self, reading: &AnswerReader) -> bool {
         match self {
             Self::Sse(EventStreamState { framer, .. }) => {

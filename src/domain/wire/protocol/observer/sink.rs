@@ -42,7 +42,8 @@ pub(super) struct AnswerEventSink<'a> {
     /// The number of pieces in which the data arrived. `piece_bytes` is the length of the last piece in bytes.
     pieces: usize,
     piece_bytes: usize,
-    /// The position of the text, if the event has ended and only added text. The offset is counted in the last piece of data.
+    /// The position of the text, if the event has ended and only added text. Its offset is relative to the last piece of the
+    /// data.
     text_only: Option<TextOnlyEvent>,
     has_more_than_text: bool,
     is_revocable: bool,
@@ -70,8 +71,8 @@ impl<'a> AnswerEventSink<'a> {
         self.ended_as_error
     }
 
-    /// Whether the event has ended and reported something that a later event would revoke although it only adds text (see
-    /// [`crate::domain::wire::protocol::dialect::AnswerDialect::is_revocable`]).
+    /// Whether the event has ended and reported something that a later event would revoke, even if the later event only adds text
+    /// (see [`crate::domain::wire::protocol::dialect::AnswerDialect::is_revocable`]).
     pub(super) fn is_revocable(&self) -> bool {
         self.is_revocable
     }
@@ -156,20 +157,20 @@ pub struct AnswerReport {
     pub model: Option<SmolStr>,
     /// The identifier under which the provider may store the answer (Messages, Responses); `None` if it has none.
     pub answer_id: Option<SmolStr>,
-    /// Whether the answer is complete by its protocol (see [`super::Observer::is_complete`]).
+    /// Whether the answer is complete according to its protocol (see [`super::Observer::is_complete`]).
     pub complete: bool,
     /// Whether `data: [DONE]` has arrived.
     pub saw_done_marker: bool,
 }
 
-/// The state of reading an answer: in its protocol, and the facts that are common to all protocols.
+/// The state of reading an answer: the state of its protocol, and the facts that are common to all protocols.
 #[derive(Clone, Debug)]
 pub(super) struct AnswerProgress {
     pub(super) dialect: AnswerDialect,
     pub(super) facts: AnswerFacts,
 }
 
-/// A reader of an answer's messages. It is large and boxed, because most events of a stream are recognised without it.
+/// A reader of an answer's messages. It is large, and is therefore boxed: most events of a stream are recognised without it.
 #[derive(Debug)]
 pub(super) struct AnswerReader {
     /// The picker that reads the current event, element or body.

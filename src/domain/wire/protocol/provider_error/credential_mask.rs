@@ -33,7 +33,7 @@ const FILLERS: [&[u8]; 6] = [
 /// `...`.
 const FILLERS_BEGUN: [&[u8]; 8] = [b"\\u202", b"\\u20", b"\\u2", b"\\u", b"\\", b"\xE2\x80", b"\xE2", b"."];
 
-/// The maximum length, in bytes, of consecutive fillers at a text's end after which the end of the credential can still follow.
+/// The maximum length, in bytes, of the consecutive fillers at a text's end that are treated as part of an incomplete echo.
 const FILLERS_BYTES_MAX: usize = 256;
 
 /// The length of a gram in bytes. A gram is the part of a run that is looked up in the filter.
@@ -147,7 +147,7 @@ impl<'c> CredentialSearch<'c> {
         }
     }
 
-    /// Returns the length of the longest beginning of the credential with which the text ends.
+    /// Returns the length of the longest prefix of the credential that is at the end of the text.
     fn head_at_end(&self, text: &[u8]) -> usize {
         let Some(last) = text.last() else { return 0 };
         let mut heads = memrchr_iter(*last, self.credential).map(|at| at + 1);
@@ -155,7 +155,7 @@ impl<'c> CredentialSearch<'c> {
         heads.find(ends_with).unwrap_or(0)
     }
 
-    /// Returns the length of the longest end of the credential with which the text begins.
+    /// Returns the length of the longest suffix of the credential that is at the beginning of the text.
     fn tail_at_start(&self, text: &[u8]) -> usize {
         let Some(first) = text.first() else { return 0 };
         let mut tails = memchr_iter(*first, self.credential);
@@ -203,8 +203,8 @@ fn last_filler(text: &[u8]) -> Option<usize> {
     filler.or_else(|| text.ends_with(b".").then_some(1))
 }
 
-/// The maximum number of bytes that wait until it is known whether they belong to an error. Errors are short. In a longer message
-/// only the credential itself is masked, which belongs in no answer, and everything else passes.
+/// The maximum number of bytes that wait until it is known whether they belong to an error. Errors are short. In a longer
+/// message, weir masks only the credential itself, which must not be in any answer, and lets everything else pass.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
 
 /// The state of masking one answer, whose pieces pass through weir one by one.

@@ -1,8 +1,8 @@
-//! Counts the calls of a provider's own tools. The calls are items of an answer's `output` and are paid by call.
+//! Counts the calls of a provider's own tools. The calls are items of an answer's `output` and are billed individually.
 //!
-//! A web search call can open a page, or find a text in it, instead of searching. The vendor charges neither these calls
-//! (<https://platform.openai.com/docs/guides/tools-web-search>, "Output and citations") nor failed calls. A call that does not
-//! name its action is counted as a search.
+//! A web search call can open a page, or find a text in it, instead of searching. The vendor charges neither for these calls
+//! (<https://platform.openai.com/docs/guides/tools-web-search>, "Output and citations") nor for failed calls. A call that does
+//! not name its action is counted as a search.
 
 use crate::domain::wire::json_pick::PickSegment::{Each, Key};
 use crate::domain::wire::json_pick::{PickPath, PickRule, PickSegment, Picks};
@@ -16,7 +16,7 @@ const CODE_INTERPRETER: usize = 5;
 const IMAGE_GENERATION: usize = 6;
 const OWN_TOOLS: usize = 7;
 
-/// The beginnings of the types of items that call a tool of the provider, whether it is paid by call or not
+/// The beginnings of the types of items that call a tool of the provider, whether the tool is billed per call or not
 /// (<https://platform.openai.com/docs/api-reference/responses/object>, `output`).
 const OWN: &[&str] = &[
     "web_search_call",

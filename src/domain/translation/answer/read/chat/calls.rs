@@ -18,8 +18,8 @@ const CALL_BYTES: usize = 64;
 pub(super) struct ChatAnswerCalls {
     /// The calls, in the order of their indexes.
     calls: Vec<PiecedCall>,
-    /// The total length of the ids, the names and the arguments of calls without a name, in bytes, plus [`CALL_BYTES`] for each
-    /// call.
+    /// The total size of the calls for the memory limit, in bytes: all ids and names, the arguments of calls that have no name
+    /// yet, and [`CALL_BYTES`] for each call.
     bytes: usize,
 }
 
@@ -127,8 +127,8 @@ impl ChatAnswerCalls {
         self.calls.iter_mut().try_for_each(|call| call.begin(emit))
     }
 
-    /// Emits the rest of the calls at the answer's end. If `are_wanted`, the model waits for their results, so a call without
-    /// arguments gets an empty object.
+    /// Emits the rest of the calls at the answer's end. If `are_wanted` is true, the model waits for the results of the calls, so
+    /// a call without arguments gets an empty object.
     ///
     /// # Errors
     /// `emit` fails.

@@ -27,7 +27,7 @@ pub(super) struct ChatChunk<'a> {
 }
 
 impl<'a> ChatChunk<'a> {
-    /// Returns the text without escapes that the chunk adds; `None` if it does more than that, or nothing.
+    /// Returns the text if the chunk adds only text and the text has no escapes; otherwise returns `None`.
     pub(super) fn only_text(&self) -> Option<&'a str> {
         let (None, [choice]) = (self.error, self.choices.as_deref()?) else {
             return None;
@@ -80,7 +80,7 @@ pub(super) struct ChatDelta<'a> {
     reasoning_content: Option<&'a RawValue>,
     #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
-    /// The reasoning as an array of parts, with opaque parts as well.
+    /// The reasoning as an array of parts, some of which may be opaque.
     #[serde(borrow)]
     reasoning_details: Option<&'a RawValue>,
     refusal: Option<String>,
@@ -93,7 +93,7 @@ pub(super) struct ChatDelta<'a> {
     /// Pieces of calls.
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<ChatCallPiece<'a>>>,
-    /// A call, or a piece of it, in the older member for a single call.
+    /// A call, or a piece of a call. This older member can contain only one call.
     #[serde(borrow)]
     pub(super) function_call: Option<ChatCallFunction<'a>>,
 }
@@ -149,7 +149,7 @@ pub(super) struct ChatCallPiece<'a> {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ChatCallFunction<'a> {
     name: Option<String>,
-    /// The arguments as JSON text in a string; some hosts send the JSON itself.
+    /// A string that contains the arguments as JSON text; some hosts send the arguments as a JSON value instead.
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
@@ -207,7 +207,7 @@ impl<'a> ChatDelta<'a> {
         events
     }
 
-    /// Returns the text without escapes, unless there is any other content.
+    /// Returns the text if it has no escapes and there is no other content; otherwise returns `None`.
     fn only_text(&self) -> Option<&'a str> {
         let has_calls = self.function_call.is_some() || self.tool_calls.iter().flatten().next().is_some();
         let others = [
@@ -227,7 +227,7 @@ impl<'a> ChatDelta<'a> {
         }
     }
 
-    /// Whether there is text, reasoning or a piece of a call other than white space.
+    /// Whether there is text or reasoning that is not only white space, a refusal, or a piece of a call.
     pub(super) fn has_content(&self) -> bool {
         let is_text = |event: &AnswerEvent<'_>| match event {
             AnswerEvent::Text(text) | AnswerEvent::Thought(text) => !text.trim().is_empty(),
@@ -253,7 +253,8 @@ impl<'a> ChatDelta<'a> {
         }
     }
 
-    /// Returns the new reasoning. The host's own member comes first, because some hosts send the same text in several members.
+    /// Returns the new reasoning. Reads only one member, preferably the host's own, because some hosts send the same text in
+    /// several members.
     fn thought(&self, reasoning: ChatReasoning) -> Option<Cow<'a, str>> {
         let members = match reasoning {
             ChatReasoning::Reasoning => [self.reasoning, self.reasoning_content],

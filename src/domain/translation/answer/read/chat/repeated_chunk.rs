@@ -1,12 +1,13 @@
-//! Recognizes a chunk that differs from the one before it only in its text, without parsing it. Most chunks of an answer do.
+//! Recognizes, without parsing, a chunk that differs from the previous chunk only in its text. This is true of most chunks of an
+//! answer.
 
 use crate::domain::translation::{answer::read::chat::chunk::ChatChunk, json_out::plain_length};
 
 /// The maximum length of a chunk without its text, in bytes. A longer chunk is not remembered.
 const FRAME_BYTES_MAX: usize = 2048;
 
-/// The last chunk, if all that it does is add text: its data without the text. The following chunk with the same bytes around its
-/// text does the same, because the reader's state has not changed in between.
+/// The data of the last chunk without its text, if the chunk only adds text. If the next chunk has the same bytes around its
+/// text, it also only adds text, because the reader's state has not changed.
 #[derive(Debug, Default)]
 pub(super) struct RepeatedChunk {
     /// The data before the text, including the opening quote; empty if no chunk is remembered.
@@ -34,7 +35,8 @@ impl RepeatedChunk {
         self.after.clear();
     }
 
-    /// Remembers a chunk that was parsed from `data`, if it only adds text without escapes. The reader must have handled it.
+    /// Remembers a chunk that was parsed from `data`, if the chunk only adds text without escapes. The reader must already have
+    /// handled the chunk.
     pub(super) fn remember(&mut self, data: &str, chunk: &ChatChunk<'_>) {
         let Some(text) = chunk.only_text() else { return };
         // The text is a part of the data, so the difference of their addresses is its offset.

@@ -49,7 +49,7 @@ impl CallArguments {
         self.whole = Some(json.to_owned());
     }
 
-    /// Adds a piece; returns at least the number of bytes by which the arguments have grown.
+    /// Adds a piece. Returns an upper bound for the number of bytes by which the arguments have grown.
     ///
     /// # Errors
     /// The piece's path cannot be read.
@@ -81,7 +81,7 @@ impl CallArguments {
 }
 
 impl ArgumentNode {
-    /// Creates a value that has not arrived yet.
+    /// Creates the placeholder for a value that has not arrived yet.
     fn null() -> Self {
         Self::Json("null".to_owned())
     }
@@ -130,7 +130,7 @@ impl ArgumentNode {
         }
     }
 
-    /// Appends a piece of a string, or sets the JSON text of another value. Without both, the value remains null.
+    /// Appends a piece of a string, or sets the JSON text of another value. If both are `None`, the value does not change.
     fn add(&mut self, text: Option<&str>, json: Option<&str>) -> Result<(), AnswerFault> {
         let value = match (text, json) {
             (Some(text), _) => Self::Text(text.to_owned()),
@@ -175,7 +175,7 @@ impl ArgumentNode {
     }
 }
 
-/// Returns the steps of a path such as `$.recipe.steps[0]['the name']` (RFC 9535); `None` if a step is of another form, or if
+/// Returns the steps of a path such as `$.recipe.steps[0]['the name']` (RFC 9535); `None` if a step has a different form, or if
 /// there are more than [`STEPS_MAX`] steps.
 fn path_steps(path: &str) -> Option<Vec<PathStep>> {
     let mut rest = path.strip_prefix('$')?;
@@ -198,7 +198,7 @@ fn path_steps(path: &str) -> Option<Vec<PathStep>> {
     Some(steps)
 }
 
-/// Returns the step in the brackets, and the rest of the path after it.
+/// Returns the step in the brackets, and the rest of the path. `inner` begins directly after the opening bracket.
 fn bracket_step(inner: &str) -> Option<(PathStep, &str)> {
     let mut characters = inner.chars();
     let quote = characters.next()?;

@@ -159,7 +159,7 @@ pub(super) struct GeminiCallPiece<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GeminiPartialArgument<'a> {
-    /// The path of the argument in the arguments, as a JSONPath expression.
+    /// The path of the value within the arguments, as a JSONPath expression.
     pub(super) json_path: String,
     /// A piece of a string.
     pub(super) string_value: Option<String>,

@@ -37,7 +37,7 @@ pub(super) struct ResponsesEvent<'a> {
     /// A part of an item.
     #[serde(borrow)]
     pub(super) part: Option<&'a RawValue>,
-    /// A source of text, in the form of an annotation.
+    /// An annotation, which names a source of the text.
     #[serde(borrow)]
     pub(super) annotation: Option<&'a RawValue>,
     /// An item.
@@ -80,7 +80,7 @@ impl<'a> ResponsesAnswer<'a> {
         serde_json::from_str(json.get()).map_err(|_| AnswerFault::Unreadable)
     }
 
-    /// Creates an answer of which only these members were read.
+    /// Creates an answer for which only these members have been read.
     pub(super) fn without_items(status: Option<String>, reason: Option<String>) -> Self {
         Self {
             status,
@@ -249,7 +249,7 @@ fn parts(value: Option<&RawValue>) -> Result<Vec<ResponsesPart<'_>>, AnswerFault
     }
 }
 
-/// A source of text, in the form of an annotation.
+/// An annotation, which names a source of the text.
 #[derive(Debug, Deserialize)]
 struct ResponsesAnnotation {
     url: Option<String>,

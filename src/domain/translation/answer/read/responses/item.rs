@@ -1,4 +1,5 @@
-//! One item of a Responses answer. It records which content has been passed on, so that later events add only the rest.
+//! One item of a Responses answer. It records how much of the content has been passed on, so that only the rest of a later event
+//! is passed on.
 
 use std::borrow::Cow;
 
@@ -79,7 +80,7 @@ impl PartKind {
 }
 
 impl AnswerItem {
-    /// Creates an item with this index, of which nothing has been passed on.
+    /// Creates an item with this index. No content of it has been passed on.
     pub(super) const fn new(number: u64) -> Self {
         Self {
             number,
@@ -101,7 +102,8 @@ impl AnswerItem {
         self.is_done
     }
 
-    /// Begins the item. At this point, only the name of a call is final.
+    /// Begins the item. Emits only the beginning of a call, because a call's name is the only content that is final at this
+    /// point.
     ///
     /// # Errors
     /// `emit` fails.
@@ -169,7 +171,7 @@ impl AnswerItem {
         emit(kind.event(Cow::Borrowed(text)))
     }
 
-    /// Adds a part, of which `bytes` bytes are passed on.
+    /// Adds a part. `bytes` is the length of its text that is passed on.
     fn begin_part(
         &mut self,
         kind: PartKind,
@@ -207,7 +209,7 @@ impl AnswerItem {
         self.add_text(kind, number, whole.get(passed..).unwrap_or_default(), context, emit)
     }
 
-    /// Returns the length that has been passed on, in bytes, of reasoning or of other text.
+    /// Returns the number of bytes that have been passed on: of reasoning if `of_thoughts`, otherwise of all other text.
     fn passed_bytes(&self, of_thoughts: bool) -> usize {
         let parts = self.parts.iter().filter(|part| part.kind.is_thought() == of_thoughts);
         parts.map(|part| part.bytes).sum()
@@ -218,7 +220,8 @@ impl AnswerItem {
         self.citations += 1;
     }
 
-    /// Passes on a piece of a call's arguments. A call that has not begun gets all arguments when it is complete.
+    /// Passes on a piece of a call's arguments. If the call has not begun, does nothing; all its arguments are passed on when it
+    /// is complete.
     ///
     /// # Errors
     /// `emit` fails.
@@ -366,7 +369,7 @@ impl AnswerItem {
     }
 }
 
-/// Returns the kind of the content of an item that no client's protocol can carry.
+/// Returns the kind of the lost content, for an item of a type that no client's protocol can carry.
 fn lost_kind(kind: &str) -> &'static str {
     match kind {
         "compaction" => "compaction",

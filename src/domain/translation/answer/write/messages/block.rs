@@ -11,7 +11,7 @@ use crate::domain::{
     wire::usage::Usage,
 };
 
-/// A content block. In a stream, it retains only the data that its end requires.
+/// A content block. In a stream, the block retains only the data that is needed when it ends.
 #[derive(Debug)]
 pub(super) enum MessageBlock {
     /// Text.
@@ -39,7 +39,7 @@ pub(super) enum MessageBlock {
         call_index: u32,
         /// The call, with the client's id and name.
         call: ToolCall<'static>,
-        /// Whether the arguments are an object, so that a stream passes on each piece immediately.
+        /// Whether the arguments are known to be an object. If so, a stream passes on each piece immediately.
         is_passed_on: bool,
     },
 }
@@ -74,7 +74,8 @@ impl MessageBlock {
         }
     }
 
-    /// Writes the retained data of the block: with its content in a message, without content at its start in a stream.
+    /// Writes the retained data of the block. In a non-streaming message, this includes the content; at the start of a block in a
+    /// stream, there is no content yet.
     pub(super) fn write(&self, object: &mut JsonObjectWriter<'_>) {
         match self {
             Self::Text { text, citations } => {
@@ -147,8 +148,8 @@ pub(super) fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
     });
 }
 
-/// Returns the stop reason. If the model finished the answer, it is `tool_use` exactly if the answer has calls, whatever the
-/// provider sends.
+/// Returns the stop reason. If the model finished the answer, the reason is `tool_use` if the answer has calls, and another
+/// reason otherwise, regardless of what the provider sends.
 pub(super) const fn stop_reason(stop: StopCause, calls: u32, has_refused: bool) -> &'static str {
     match stop {
         StopCause::End | StopCause::Calls => match (calls, has_refused) {

@@ -28,7 +28,7 @@ impl HeldReasoning {
     }
 
     /// Adds a piece of visible reasoning, which must not be empty. If the visible reasoning becomes longer than
-    /// [`REPEATED_BYTES_MAX`], drops it, including all further pieces until [`HeldReasoning::take`]. Returns the losses.
+    /// [`REPEATED_BYTES_MAX`], drops all of it, and every further piece until [`HeldReasoning::take`]. Returns the losses.
     pub(super) fn push_thought(&mut self, piece: &str) -> AnswerLosses {
         self.drops_thoughts |= self.text_bytes + piece.len() > REPEATED_BYTES_MAX;
         if self.drops_thoughts {
@@ -46,8 +46,8 @@ impl HeldReasoning {
         AnswerLosses::default()
     }
 
-    /// Drops all visible reasoning with its signatures; states in blocks of their own remain. Returns the losses, which include a
-    /// piece that is not in a block yet.
+    /// Drops all visible reasoning with its signatures; states in blocks of their own remain. Returns the losses, including the
+    /// new piece, which has not been added to a block.
     fn drop_thoughts(&mut self) -> AnswerLosses {
         let is_thought = |block: &mut MessageBlock| matches!(block, MessageBlock::Thinking { .. });
         let dropped: Vec<MessageBlock> = self.blocks.extract_if(.., is_thought).collect();

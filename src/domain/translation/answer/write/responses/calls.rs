@@ -75,7 +75,7 @@ pub(super) struct CallItem {
     call_id: String,
     /// The tool.
     tool: ClientTool,
-    /// The item's place, which contains the id that the item would have as a function call.
+    /// The place of the item. Its id is that of a function call, even if the item has another type.
     place: ItemPlace,
     /// The arguments so far.
     arguments: String,
@@ -221,8 +221,8 @@ impl CallItem {
         item
     }
 
-    /// Returns a call of a tool that has a name, as JSON text. The last parameter is the member with the tool's arguments or
-    /// input.
+    /// Returns a call that contains the name of its tool, as JSON text. The last parameter is the name and the value of the
+    /// member with the arguments or the input.
     fn named_json(&self, id: &str, kind: &str, status: &str, (member, text): (&'static str, &str)) -> String {
         let mut json = String::with_capacity(text.len() + 160);
         push_object(&mut json, |item| {
@@ -288,7 +288,8 @@ fn search_arguments(text: &str) -> Option<String> {
     Some(single_line(text).into_owned())
 }
 
-/// Returns the action of a local shell: a command, and its type and environment, which models omit.
+/// Returns the action of a local shell: a command with its type and environment. Models usually omit the type and the
+/// environment, so they are added.
 fn local_shell_action(text: &str) -> Option<String> {
     let mut object = MemberReader::new(text, "").ok()?;
     let is_whole = object.contains("type") && object.contains("env");

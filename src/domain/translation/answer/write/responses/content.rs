@@ -36,7 +36,7 @@ impl MessagePartKind {
         }
     }
 
-    /// Returns the type of the event with a piece of such a part.
+    /// Returns the type of an event that contains a piece of such a part.
     const fn delta_event(self) -> &'static str {
         match self {
             Self::Text => "response.output_text.delta",
@@ -44,7 +44,7 @@ impl MessagePartKind {
         }
     }
 
-    /// Returns the type of the event with the complete text of such a part.
+    /// Returns the type of the event that contains the complete text of such a part.
     const fn done_event(self) -> &'static str {
         match self {
             Self::Text => "response.output_text.done",
@@ -136,8 +136,8 @@ impl MessageItem {
         });
     }
 
-    /// Adds a source of the text so far. The annotation is placed at the end of that text, because events do not state the range
-    /// that it applies to.
+    /// Adds a source of the text so far. The annotation is placed at the end of that text, because a citation does not state the
+    /// range of the text that it applies to.
     pub(super) fn cite(&mut self, citation: &Citation<'_>, events: &mut NumberedEvents, out: &mut String) {
         let part = self.part_of_kind(MessagePartKind::Text, events, out);
         let mut annotation = String::new();

@@ -93,7 +93,8 @@ pub(super) struct ItemPlace {
 }
 
 impl ItemPlace {
-    /// Creates the place at an index of the answer with this id. The prefix of the item's id depends on the item's type.
+    /// Creates the place of the item with this index in the answer with this id. The prefix of the item's id depends on the
+    /// item's type.
     pub(super) fn new(prefix: &str, answer_id: &str, index: u32) -> Self {
         Self {
             id: format!("{prefix}{answer_id}_{index}"),

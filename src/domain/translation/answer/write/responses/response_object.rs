@@ -27,7 +27,7 @@ const FUNCTION_MEMBERS: [&str; 3] = ["description", "parameters", "strict"];
 /// The response object of an answer so far.
 #[derive(Debug)]
 pub(super) struct ResponseObject {
-    /// The data of the answer apart from its content. The client's request is moved out of it.
+    /// The data of the answer apart from its content. The client's request has been removed from this data.
     frame: AnswerFrame,
     /// The members that repeat the request, as JSON text.
     repeated: Vec<(&'static str, String)>,
@@ -111,7 +111,7 @@ impl ResponseFailure {
         error.text("message", &self.message);
     }
 
-    /// Writes the members of an error outside the response object, for which the SDKs raise an exception.
+    /// Writes the members of an error that is outside the response object. The SDKs raise an exception for such an error.
     pub(super) fn push_with_type(&self, error: &mut JsonObjectWriter<'_>) {
         error.text("type", error_type(self.status));
         self.push(error);
