@@ -1,9 +1,8 @@
 //! The stores of keys and accounts. The engines, Redis and embedded files, implement the same traits and pass the same tests.
 //!
-//! Caches learn of changes through a feed. Every change increments a version and adds the digests that it concerns to the
-//! bounded feed, in one atomic step. A node stores the version up to which it has processed the feed, and continues to read
-//! from that version: at once when the store notifies the node (a nudge), and at every poll. A lost nudge therefore delays
-//! the node by at most one poll interval.
+//! Caches learn of changes through a feed. In one atomic step, every change increments a version and adds the affected digests to
+//! the bounded feed. A node stores the version up to which it has processed the feed. It continues to read from that version when
+//! the store notifies it (a nudge), and at every poll. A lost nudge therefore delays the node by at most one poll interval.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,54 +39,54 @@ pub(crate) const LIST_KEYS_MAX: usize = 1000;
 
 /// The keys of one installation.
 ///
-/// Every method is atomic and may be called from any number of tasks at once. If its future is dropped, the store stays
-/// consistent: the change has happened completely or not at all. If a change returns [`StoreError::Unavailable`], it is unknown
-/// whether it happened.
+/// Every method is atomic and may be called from any number of tasks at once. If the future of a method is dropped, the store
+/// stays consistent: the change has happened completely or not at all. If a change returns [`StoreError::Unavailable`], it is
+/// unknown whether it happened.
 #[async_trait]
 pub trait KeyStore: KeyHealer {
     /// Returns the record of the key with this digest, and the store version at which it was read, in one atomic read.
     ///
-    /// For `record: None` the caller answers 401, so it must mean that the key does not exist. A store that is unreachable or
-    /// starting, or has lost its data, returns [`StoreError::Unavailable`] (503): a wrong `None` would reject every customer
-    /// as unauthorised, and clients do not retry that. If the version were higher than the record's, a revoked key could live
-    /// on in a cache until its entry expires. The digest of a key's previous secret also finds the key's record, even after
-    /// that secret has expired. The caller checks the expiry with [`KeyRecord::check`]. The digest of an access token belongs
-    /// to no key; its grant is in [`KeyLookup::token`].
+    /// The caller answers 401 for `record: None`, so `None` must mean that the key does not exist. A store that is unreachable or
+    /// starting, or has lost its data, returns [`StoreError::Unavailable`] (503). A wrong `None` would reject every customer as
+    /// unauthorised, and clients do not retry after a 401. The version must not be higher than that of the record. Otherwise a
+    /// revoked key could stay valid in a cache until its entry expires. The digest of a key's previous secret also finds the
+    /// key's record, even after that secret has expired. The caller checks the expiry with [`KeyRecord::check`]. The digest of an
+    /// access token belongs to no key; its grant is in [`KeyLookup::token`].
     async fn find(&self, digest: &KeyDigest) -> Result<KeyLookup, StoreError>;
 
-    /// Adds a key. On an error nothing has changed: [`StoreError::Duplicate`] if the digest or the id is taken;
-    /// [`StoreError::Deleted`] if the key is at revision 0 and a key with its id was deleted, since journals may contain
-    /// later revisions of the deleted key.
+    /// Adds a key. On an error, nothing has changed. Returns [`StoreError::Duplicate`] if the digest or the id is taken. Returns
+    /// [`StoreError::Deleted`] if the key is at revision 0 and a key with its id was deleted, because journals may contain later
+    /// revisions of the deleted key.
     ///
-    /// An acknowledged key is as durable as the engine can make it, because a key that is lost after its owner has seen it
-    /// cannot be shown again.
+    /// An acknowledged key is as durable as the engine can make it, because a key that is lost after its owner has seen it cannot
+    /// be shown again.
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
 
     /// Returns the key with this id; `None` if there is no such key.
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError>;
 
-    /// Returns up to `limit` (at most [`LIST_KEYS_MAX`]) keys after `after`, ordered by creation time, then by id.
-    /// [`StoreError::NotFound`] if `after` no longer exists: the caller starts again, so that it does not miss keys.
+    /// Returns up to `limit` (at most [`LIST_KEYS_MAX`]) keys after `after`, ordered by creation time, then by id. Returns
+    /// [`StoreError::NotFound`] if `after` no longer exists. The caller must then start again, so that it does not miss keys.
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError>;
 
     /// Changes a key as [`KeyView::apply_change`] decides from its current state, and returns the key after the change. If the
     /// key already has that state, nothing changes, and neither version nor feed advance. [`StoreError::Duplicate`] if a new
-    /// secret belongs to another key, or belonged to this one before. The digests of all secrets that the key had and has are
-    /// added to the feed: without an old one, the old secret would keep working in caches; without the new one, caches that have
-    /// it as unknown would refuse it. An acknowledged change is durable, because losing a revocation would make a stolen key
-    /// valid again.
+    /// secret belongs to another key, or belonged to this one before. The digests of all former and current secrets of the key
+    /// are added to the feed. Without an old digest, caches would still accept the old secret. Without the new digest, caches
+    /// that have recorded it as unknown would refuse the new secret. An acknowledged change is durable, because losing a
+    /// revocation would make a stolen key valid again.
     async fn change(&self, id: &KeyId, change: &KeyChange, from: &ChangePrecondition) -> Result<KeyView, ChangeError>;
 
-    /// Deletes a key if it is still in the state on which the decision was based. The store then only has the fact that the key
-    /// was deleted. Returns the key's last state; `None` if it was deleted before.
+    /// Deletes a key if it is still in the state on which the decision was based. The store then records only that the key was
+    /// deleted. Returns the key's last state; `None` if the key was already deleted.
     async fn delete(&self, id: &KeyId, from: &ChangePrecondition) -> Result<Option<KeyView>, ChangeError>;
 
-    /// Records when keys were last used, in seconds since the Unix epoch. The later time wins; unknown keys are ignored. This is
-    /// not a change: if version and feed advanced, every request would flush every cache.
+    /// Records when keys were last used, in seconds since the Unix epoch. The later time wins; unknown keys are ignored. This
+    /// does not advance the version or the feed, because otherwise every request would flush every cache.
     async fn record_uses(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError>;
 
-    /// Returns the digests of all changes after `version`. If one were missing, a revoked key would work until its cached entry
-    /// expires.
+    /// Returns the digests of all changes after `version`. If a digest were missing, a revoked key would work until its cached
+    /// entry expires.
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError>;
 
     /// Returns a receiver that changes whenever the feed should be read at once. Such a nudge may be spurious or lost, and has no
@@ -126,12 +125,12 @@ pub trait KeyStore: KeyHealer {
 #[async_trait]
 pub trait KeyHealer: Send + Sync {
     /// Sends the store a former record of a key again, because a failover may have lost it. [`KeyRecord::merged_with`] decides
-    /// which parts are used. A missing key is restored, unless it was deleted. If the store already has this, nothing changes,
-    /// and neither version nor feed advance. [`StoreError::Duplicate`] if the digest belongs to another key.
+    /// which parts are used. A missing key is restored, unless it was deleted. If the store already has this record, nothing
+    /// changes, and neither version nor feed advance. [`StoreError::Duplicate`] if the digest belongs to another key.
     async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
 
-    /// Records again that the key with this id was deleted at this revision, because a failover may have lost that. A key at
-    /// a later revision is not removed. After this or [`KeyStore::delete`], only [`KeyStore::create`] brings the key back.
+    /// Records again that the key with this id was deleted at this revision, because a failover may have lost the deletion. A key
+    /// at a later revision is not removed. After this or [`KeyStore::delete`], only [`KeyStore::create`] brings the key back.
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError>;
 }
 
@@ -153,7 +152,7 @@ pub struct Changes {
     /// The store's current version. After a restart or a failover, it can be lower than the requested one.
     pub version: u64,
     /// The digests that the changes concern, possibly repeated. `None` if no cached entry can be trusted any more: the feed does
-    /// not reach back that far, the store's version is lower than the requested one, or another server answers than before.
+    /// not reach back that far, the store's version is lower than the requested one, or a different server answers.
     pub digests: Option<Vec<KeyDigest>>,
 }
 

@@ -23,9 +23,9 @@ const QUEUE_LINES: usize = 1024;
 /// The timeout for writing the remaining messages at the end of the process.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
 
-/// Libraries with a stricter level than other libraries. Pingora's proxy logs an error for each client that disconnects, and
-/// quotes heads from providers. Pingora's connection code repeats facts that weir logs about the request. `rustls` quotes the
-/// certificates and alerts of a TLS peer.
+/// Libraries whose log level is stricter than that of the other libraries. Pingora's proxy logs an error for each client that
+/// disconnects, and quotes heads from providers. Pingora's connection code repeats facts that weir logs about the request.
+/// `rustls` quotes the certificates and alerts of a TLS peer.
 const QUIET: [(&str, LevelFilter); 6] = [
     ("pingora_proxy", LevelFilter::OFF),
     ("pingora_load_balancing", LevelFilter::OFF),

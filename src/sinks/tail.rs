@@ -1,8 +1,8 @@
 //! The tail of a lane: the rows that were read from the journal and that a sink has not acknowledged.
 //!
 //! One task reads rows from the disk into the tail, up to a limit. Another task takes batches from the front and hands them to
-//! the sink. Rows are removed only after the sink has acknowledged them. Therefore a reader that reads first the tail and then
-//! the sink finds each row.
+//! the sink. Rows are removed only after the sink has acknowledged them. Therefore, a reader that first reads the tail and then
+//! the sink finds every row.
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ use crate::{
 /// The reason why a reader cannot get all rows of a lane: this process does not have some of them yet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TailBehind {
-    /// The log backend has not reported its watermark of the lane, so it is not known from where on the journal must be read.
+    /// The log backend has not reported its watermark of the lane, so it is not known from which row on the journal must be read.
     #[error(
         "the log backend cannot be read: since this process started, it has not reported which rows of lane {0} it has"
     )]
@@ -47,7 +47,7 @@ pub(crate) enum TailBehind {
 pub(super) struct LaneRows {
     /// The lane of the rows.
     pub(super) node: NodeId,
-    /// A number: all matching rows of the lane with lower numbers are in `rows` or in the sink.
+    /// The number below which all matching rows of the lane are in `rows` or in the sink.
     pub(super) reached: u64,
     /// The rows, in the order of their numbers.
     pub(super) rows: Vec<Arc<NumberedRow>>,
@@ -81,8 +81,8 @@ struct TailState {
     read_to: u64,
     /// Whether the most recent reading found no further rows on disk.
     is_at_end: bool,
-    /// A time in milliseconds since the Unix epoch: no unread row ended more than [`DISORDER_MS`] before it. `None` if no such
-    /// time is known.
+    /// A time in milliseconds since the Unix epoch. No unread row ended more than [`DISORDER_MS`] before this time. `None` if no
+    /// such time is known.
     unread_ms: Option<i64>,
     /// A range that contains the end times of all rows, in milliseconds since the Unix epoch. `None` if there are no rows.
     times: Option<(i64, i64)>,
@@ -114,8 +114,8 @@ impl LogTail {
         }
     }
 
-    /// Restarts at the sink's watermark `after`: rows must be read from there on. No row of the journal ended more than
-    /// [`DISORDER_MS`] before `oldest_ms`; `None` if the journal has no row.
+    /// Restarts at the sink's watermark `after`, from which rows must be read again. No row of the journal ended more than
+    /// [`DISORDER_MS`] before `oldest_ms`, which is `None` if the journal has no row.
     pub(super) fn reset(&self, after: u64, oldest_ms: Option<i64>) {
         *self.state.lock() = TailState {
             after: Some(after),
@@ -173,7 +173,8 @@ impl LogTail {
         self.moved.send_replace(());
     }
 
-    /// Returns the number before which the sink has all rows. It is beyond the sink's watermark if no rows follow that.
+    /// Returns the number before which the sink has all rows. If all rows that were read are acknowledged, this number can be
+    /// higher than the sink's watermark.
     pub(super) fn sink_position(&self) -> u64 {
         let held = self.state.lock();
         let after = held.after.unwrap_or(0);
@@ -184,8 +185,8 @@ impl LogTail {
         }
     }
 
-    /// Returns the time at which the oldest row that the sink lacks ended, in milliseconds since the Unix epoch. `Some(None)`
-    /// means that the sink lacks no row, `None` that this is not known.
+    /// Returns the end time of the oldest row that the sink lacks, in milliseconds since the Unix epoch. Returns `Some(None)` if
+    /// the sink has all rows, and `None` if this is not known.
     pub(super) fn oldest_lacking_ms(&self) -> Option<Option<i64>> {
         let held = self.state.lock();
         match held.rows.front() {
@@ -272,8 +273,8 @@ impl LogTail {
         }
     }
 
-    /// Returns the rows that match `filter`, are on disk now and have not been acknowledged by the sink. Waits until all rows that are on
-    /// disk now have been read, and fails if they have not been read at `until`.
+    /// Returns the rows that match `filter`, are on disk now and have not been acknowledged by the sink. Waits until all rows
+    /// that are on disk now have been read, and fails if some of them have not been read by `until`.
     pub(super) async fn snapshot(&self, filter: &LogFilter, until: Instant) -> Result<LaneRows, TailBehind> {
         let of_lane = |reached, rows| LaneRows {
             node: self.node.clone(),
@@ -311,7 +312,7 @@ impl LogTail {
 }
 
 impl TailState {
-    /// Returns whether all rows with lower numbers have been read or are in the sink.
+    /// Returns whether all rows with numbers below `number` have been read or are in the sink.
     fn has_read(&self, number: u64) -> bool {
         self.after.is_some() && self.read_to >= number
     }
@@ -381,7 +382,7 @@ impl LogTails {
     }
 
     /// Returns the rows of all tails that match a filter. Rows that leave a tail after this call are in the log backend, so the
-    /// caller must read that afterwards.
+    /// caller must read the log backend afterwards.
     pub(super) async fn snapshot(&self, filter: &LogFilter) -> Result<Vec<Arc<NumberedRow>>, TailBehind> {
         let until = clock::instant() + self.wait;
         let mut rows = Vec::new();
@@ -401,8 +402,8 @@ impl LogTails {
         lanes
     }
 
-    /// Makes all rows reach the log backend within a second, from now on. Called when another process reads the log, because it
-    /// does not see these tails.
+    /// Makes all rows reach the log backend within a second, from now on. Called when another process reads the log, because that
+    /// process does not see these tails.
     pub(crate) fn hurry(&self) {
         for tail in self.all() {
             tail.hurry(HURRIED);

@@ -197,7 +197,7 @@ impl PublicResponse {
     }
 }
 
-/// Returns the headers of every answer, with which scripts of any website can read the answer.
+/// Returns the headers that every answer has. They allow scripts of any website to read the answer.
 fn open_headers() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(12);
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));

@@ -115,14 +115,14 @@ impl ArchiveItem {
 #[async_trait]
 pub(crate) trait Archive: Send + Sync {
     /// Sends all items to `to`. An account is sent with its keys, sums and rows as of one moment, so that the log and the
-    /// counters agree. Ends early if the receiver is dropped. [`StoreError::Busy`] if rows were added faster than they were read;
-    /// then start again.
+    /// counters agree. Ends early if the receiver is dropped. Returns [`StoreError::Busy`] if rows were added faster than they
+    /// were read. The caller must then start again.
     async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError>;
 
     /// Whether the store has no key and no account. Stability hours are ignored, because they are merged.
     async fn is_empty(&self) -> Result<bool, StoreError>;
 
-    /// Adds items to a store that was empty before. Ignores items of kinds that belong to another part. The items are on disk
+    /// Adds items to a store that was empty before. Ignores items that belong to another part of the store. The items are on disk
     /// when this returns.
     async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError>;
 }
@@ -214,12 +214,12 @@ pub(crate) enum BackupError {
     /// The last line does not match the lines before it.
     #[error("the backup is damaged: its checksum or its number of items does not match")]
     Damaged,
-    /// A line is not valid JSON of an item, or too long.
+    /// A line is too long, or is not the JSON of an item.
     #[error("line {0} of the backup is invalid or too long")]
     Line(u64),
 }
 
-/// Encodes the lines of a backup; counts the items and hashes the lines.
+/// An encoder for the lines of a backup. It counts the items and hashes the lines.
 #[derive(Default)]
 pub(crate) struct BackupEncoder {
     hash: Sha256,

@@ -2,7 +2,7 @@
 //!
 //! A change is decided from the state in memory, committed to the file, and only then applied to memory and acknowledged. All of
 //! this happens under one lock and on a blocking thread. So acknowledged changes survive `kill -9`, no reader sees a change that
-//! could still be lost, and a caller that is dropped midway cannot make file and memory differ.
+//! could still be lost, and the file and the memory agree even if a caller is dropped midway.
 
 mod file;
 pub(crate) mod handover;
@@ -46,15 +46,15 @@ use crate::{
 /// The keys, sign-ins and sessions of the embedded store. Opening it locks its file, which only one process can use at a time.
 pub(crate) struct EmbeddedStore {
     ownership: Ownership<StoreInner>,
-    /// Makes caches read the feed. It exists longer than the open file, which can be closed and opened again.
+    /// Makes caches read the feed. It outlives the open file, which can be closed and opened again.
     nudge: watch::Sender<u64>,
 }
 
-/// The open file, and those of its contents that are also in memory.
+/// The open file, and the parts of its content that are also in memory.
 struct StoreInner {
     index: RwLock<KeyIndex>,
     documents: RwLock<DocumentTable>,
-    /// The file. Its lock is also the one under which changes are decided, committed and applied, one after another.
+    /// The file. Changes are decided, committed and applied under its lock, one after another.
     file: Mutex<StoreFile>,
     nudge: watch::Sender<u64>,
 }
@@ -70,7 +70,7 @@ impl EmbeddedStore {
         })
     }
 
-    /// Runs `work` with the file on a blocking thread, to its end even if the caller stops waiting.
+    /// Runs `work` with the file on a blocking thread. The work is completed even if the caller stops waiting.
     async fn run_blocking<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
         work: impl FnOnce(&StoreInner) -> Result<T, E> + Send + 'static,
@@ -310,8 +310,7 @@ impl EmbeddedStore {
 }
 
 impl StoreFile {
-    /// Sends the content of `snapshot`. Changes of the store do not have to wait until it is sent. Ends early if the receiver is
-    /// dropped.
+    /// Sends the content of `snapshot`. The store can be changed in the meantime. Ends early if the receiver is dropped.
     fn dump(snapshot: &redb::ReadTransaction, to: &mpsc::Sender<ArchiveItem>) -> Result<(), String> {
         let failed = |error: redb::Error| error.to_string();
         let keys = snapshot.open_table(KEYS).map_err(|error| failed(error.into()))?;

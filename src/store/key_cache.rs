@@ -1,12 +1,12 @@
 //! A bounded cache of key records in front of the store. The store's change feed invalidates its entries.
 //!
-//! A push from the store (a nudge) only means that the feed should be read now. A poll over the data connection reads it anyway,
-//! so a revoked key is refused within the poll interval even if the push connection is cut. A record that was read at version v
-//! is kept only if no later version has been processed, so a record read before a revocation cannot be cached after it.
+//! A push from the store (a nudge) only means that the feed should be read now. A poll over the data connection reads the feed
+//! anyway, so a revoked key is refused within the poll interval even if the push connection is cut. A record that was read at
+//! version v is kept only if no later version has been processed, so a record read before a revocation cannot be cached after it.
 //!
-//! The entries are divided into shards. Each shard has one lock, under which it also has the version that it has processed.
-//! Existing keys and unknown digests are in separate tables (`KeyCacheShard`), and lookups of unknown keys are rate-limited
-//! (`UnknownKeyLimits`).
+//! The entries are divided into shards. Each shard has one lock, which also protects the version up to which the shard has
+//! processed the feed. Existing keys and unknown digests are in separate tables (`KeyCacheShard`), and lookups of unknown keys
+//! are rate-limited (`UnknownKeyLimits`).
 
 pub(crate) mod shard;
 #[cfg(test)]
@@ -43,8 +43,8 @@ pub(crate) use crate::store::key_cache::shard::UnknownKeySettings;
 
 /// Maximum number of shards of the entries and of the last uses, so that requests do not contend for one lock.
 const SHARDS_MAX: usize = 16;
-/// Number of locks on which concurrent lookups of the same uncached key wait for each other. It also limits the number of
-/// concurrent lookups, and so by how much failing lookups can exceed their limits.
+/// Number of locks on which concurrent lookups of the same uncached key wait for each other. The number of locks also limits the
+/// number of concurrent lookups, and therefore how far failing lookups can exceed their limits.
 const FLIGHT_LOCKS: usize = 64;
 
 /// The cache's limits and lifetimes.
@@ -175,7 +175,7 @@ impl KeyCache {
         self.find_known(digest, now).await
     }
 
-    /// Reads the owner of a digest that is not cached from the store. If `asker` is `None`, no limit applies.
+    /// Reads from the store the owner of a digest that is not in the cache. If `asker` is `None`, no limit applies.
     async fn fetch(
         &self,
         digest: &KeyDigest,

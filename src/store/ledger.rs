@@ -66,8 +66,8 @@ pub trait LedgerStore: Send + Sync {
     /// A request that already has a hold gets the same hold again, and nothing changes.
     async fn admit(&self, ask: &AdmitCall) -> Result<AdmitReply, StoreError>;
 
-    /// Returns the reply of [`LedgerStore::admit`] if the engine can give it without waiting. Otherwise returns `None` and has
-    /// changed nothing; then call [`LedgerStore::admit`].
+    /// Returns the reply of [`LedgerStore::admit`] if the engine can give it without waiting. Otherwise, returns `None` and
+    /// changes nothing. The caller must then call [`LedgerStore::admit`].
     fn admit_now(&self, _ask: &AdmitCall) -> Option<AdmitReply> {
         None
     }
@@ -75,15 +75,15 @@ pub trait LedgerStore: Send + Sync {
     /// Enlarges the hold of a running request, or the lease from which the request was admitted.
     async fn top_up(&self, ask: &TopUp) -> Result<TopUpReply, StoreError>;
 
-    /// Begins, grows, shrinks or ends a lease of budget, and returns the state of the lease and its account. Renews the
-    /// holder's holds on the account. A late or repeated call changes nothing, except that it can begin an ended lease again.
-    /// Such a lease ends with its holder.
+    /// Begins, grows, shrinks or ends a lease of budget, and returns the state of the lease and its account. Renews the holder's
+    /// holds on the account. A late or repeated call changes nothing, except that it can begin an ended lease again. Such a lease
+    /// ends when its holder's node lease lapses.
     async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError>;
 
     /// Applies a node's steps of one account in order, at most [`APPLY_STEPS_MAX`], or [`LedgerStore::batch_steps_max`] if all of
     /// them settle requests that were admitted from leases. A step is applied if and only if its `seq` is one more than the
-    /// watermark. Steps at or below the watermark are skipped, and a gap ends the call. Returns the watermark after that. In the
-    /// same atomic change, the rows of the settlements are added to the daily sums, and to the log if it is kept in the store
+    /// watermark. Steps at or below the watermark are skipped, and a gap ends the call. Returns the watermark after the call. In
+    /// the same atomic change, the rows of the settlements are added to the daily sums, and to the log if it is kept in the store
     /// ([`LogLists`]). An account that does not exist is created without a balance.
     ///
     /// `upto` is the number of the last row among the steps in the node's journal, or 0 if none of them has a row
@@ -122,11 +122,11 @@ pub trait LedgerStore: Send + Sync {
     /// is lower than before.
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError>;
 
-    /// Renews the node's holds on these accounts: they expire [`crate::domain::ledger::ids::LEASE_MS`] from now. If it fails for
-    /// some accounts, the others are renewed nevertheless.
+    /// Renews the node's holds on these accounts: they expire [`crate::domain::ledger::ids::LEASE_MS`] from now. If the renewal
+    /// fails for some accounts, the others are renewed nevertheless.
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError>;
 
-    /// Ends all holds of a node on an account without a charge. A node does this at its start, with the holds of its earlier
+    /// Ends all holds of a node on an account without a charge. A node does this when it starts, to end the holds of its previous
     /// process.
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError>;
 
@@ -160,8 +160,8 @@ pub trait LedgerStore: Send + Sync {
     /// include exactly the node's rows up to that number.
     async fn summed_up_to(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError>;
 
-    /// Replaces all sums of a day in one atomic step if the account's sums still have exactly `seen` requests. Returns whether
-    /// they had. If not, or if the account does not exist, nothing has changed.
+    /// Replaces all sums of a day in one atomic step if the account exists and its sums still have exactly `seen` requests.
+    /// Returns whether the sums were replaced. If not, nothing has changed.
     async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError>;
 
     /// Takes the due notices of an account (quota thresholds that were reached, and low balances), at most
@@ -198,12 +198,13 @@ pub(crate) trait LogLists: Send + Sync {
     /// Returns those of `days` on which an account has rows, earliest first.
     async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError>;
 
-    /// Appends rows to a day: rows that the store has lost although it has applied their steps. Charges and sums do not change.
-    /// At most [`PUT_ROWS_MAX`] rows. Returns `false` if the account does not exist; then nothing has changed.
+    /// Appends rows to a day. These are rows that the store has lost although it has applied their steps. Charges and sums do not
+    /// change. At most [`PUT_ROWS_MAX`] rows. Returns `false` if the account does not exist; then nothing has changed.
     async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError>;
 
-    /// Removes the rows of a day in one atomic step if their number still is that of `seen`. Returns whether it was. Their sums
-    /// stay. The rows cannot be restored: call this only for rows that the log backend certainly has.
+    /// Removes the rows of a day in one atomic step if their number still equals the number in `seen`. Returns whether the
+    /// numbers were equal. The sums of the rows stay. The rows cannot be restored: call this only for rows that the log backend
+    /// certainly has.
     async fn remove(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError>;
 }
 
@@ -214,12 +215,12 @@ pub(crate) const HOURS_MAX: i64 = 256;
 
 /// The hourly stability counters of one installation.
 ///
-/// A share is one node's counters for one hour, and always complete. So storing shares repeatedly, late, or out of order has the
-/// effect of storing the greatest one once. If a future is dropped, the store stays consistent.
+/// A share always contains all counters of one node for one hour. So storing shares repeatedly, late, or out of order has the
+/// same effect as storing the greatest share once. If a future is dropped, the store stays consistent.
 #[async_trait]
 pub(crate) trait StabilityStore: Send + Sync {
-    /// Replaces the node's share of an hour if the [`NodeHourCounters::watermark`] of the new one is greater; otherwise nothing
-    /// changes. Each hour changes atomically. At most [`SHARES_MAX`] shares. Shares of hours that ended
+    /// Replaces the node's share of an hour if the new share has a greater [`NodeHourCounters::watermark`]. Otherwise, nothing
+    /// changes for that hour. Each hour changes atomically. At most [`SHARES_MAX`] shares. Shares of hours that ended
     /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be ignored.
     async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError>;
 
@@ -232,7 +233,8 @@ pub(crate) trait StabilityStore: Send + Sync {
     fn epochs(&self) -> watch::Receiver<u64>;
 }
 
-/// Returns the hours from `first` to `last`, both included; if they are more than [`HOURS_MAX`], the last ones.
+/// Returns the hours from `first` to `last`, both included. If there are more than [`HOURS_MAX`] of them, returns only the last
+/// [`HOURS_MAX`] hours.
 pub(crate) fn hours(first: Hour, last: Hour) -> impl Iterator<Item = Hour> {
     let first = first.max(last.plus(1 - HOURS_MAX));
     (first.number()..=last.number()).map(Hour::from_number)

@@ -8,17 +8,17 @@
 //! - `:order` contains the key ids, sorted by creation time,
 //! - `:version` is the number of changes so far, `:feed` contains the last of them as `<version> <digest> [<digest>]`,
 //! - `:former` maps the digest of a replaced secret to a key id. The secret stays valid until the time in the key's record,
-//! - `:gone` contains the ids of deleted keys, so that no node that is behind restores one,
-//! - `:generation` is a random string written by `weir store init`. A node stores the first one that it has read. A Redis
-//!   without it was emptied or replaced; then the store returns "unavailable", never "unknown key",
-//! - `:sign-in:<digest>` is a sign-in document, which expires. For the document of an access token, it is the digest of the
-//!   token,
+//! - `:gone` contains the ids of deleted keys, so that a node with outdated data does not restore a deleted key,
+//! - `:generation` is a random string written by `weir store init`. A node remembers the first generation that it reads. A
+//! Redis without this generation was emptied or replaced. In that case, the store returns "unavailable", never "unknown key",
+//! - `:sign-in:<digest>` is a sign-in document, which expires. For an access token's document, `<digest>` is the digest of the
+//! token,
 //! - `:session:<digest>` is the provider and credential that serve state of an account at a provider; it expires,
 //! - `:web:<digest>` is a browser session, `:web` contains all of them (see `web_sessions/head.lua`),
 //! - `:stability:<hour>` contains the stability counters of an hour (see `stability.rs`),
 //! - `:log-homes` maps each node that runs to its log backend ([`RedisStore::record_log_home`]).
 //!
-//! Of API keys, only SHA-256 digests are stored, never the key itself.
+//! The store contains only the SHA-256 digests of API keys, never the keys themselves.
 
 mod dialer;
 mod ledger;
@@ -111,7 +111,7 @@ pub struct RedisStore {
     /// The first generation that this node has read. It does not change while the process runs.
     generation: OnceCell<String>,
     nudge: Arc<watch::Sender<u64>>,
-    /// The epoch up to which the feed has been followed.
+    /// The latest epoch in which this node has read the feed.
     followed: AtomicU64,
     /// Whether the last answer came from a Redis without this installation's data.
     lost: AtomicBool,
@@ -190,7 +190,7 @@ impl RedisStore {
         self.call(&call, CallPolicy::Read(self.budget)).await.map(drop)
     }
 
-    /// Reads a key, and the exact text of its record, with which a change is checked.
+    /// Reads a key and the exact text of its record. A later change requires that the record still has this text.
     async fn read(&self, id: &KeyId) -> Result<Option<(String, KeyView)>, StoreError> {
         let mut call = self.prepare(&self.scripts.view);
         call.arg(id.as_str());

@@ -1,4 +1,4 @@
-//! The storage of state at providers, of sign-ins and of browser sessions. All nodes share it.
+//! The storage of sign-ins, of browser sessions and of the owners of state at providers. All nodes share this storage.
 
 use std::time::Duration;
 
@@ -16,12 +16,13 @@ use crate::{
 /// The time for which weir stores the owner of state at a provider. OpenAI keeps stored responses for 30 days, and no state
 /// of other providers is known to live longer.
 pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Maximum number of states that an embedded store has, of some 100 bytes each. Beyond it, the older half is dropped.
+/// Maximum number of states in an embedded store. A state takes some 100 bytes. When the maximum is exceeded, the older half is
+/// dropped.
 pub(crate) const EMBEDDED_SESSIONS_MAX: u64 = 1_000_000;
 
 /// The owners of state at providers (such as stored responses): which account owns a state, and which provider and credential
-/// serve it. It is stored for as long as providers keep such state. Account and identifier are stored as one digest, never in
-/// clear. An account can no longer use state whose owner has been dropped.
+/// serve it. The owner of a state is stored for as long as providers keep such state. The account and the state's identifier are
+/// stored as one digest, never in clear text. An account can no longer use state whose owner has been dropped.
 #[async_trait]
 pub(crate) trait SessionStore: Send + Sync {
     /// Returns which provider and credential serve each of these states, in the order of `states`; `None` for an unknown state.
@@ -75,7 +76,8 @@ pub(crate) mod contract {
     }
 }
 
-/// Maximum number of documents in an embedded store, of some kilobytes each at most. Beyond it, no sign-in is possible.
+/// Maximum number of documents in an embedded store. A document takes some kilobytes at most. When the maximum is reached, no
+/// further sign-in is possible.
 pub(crate) const EMBEDDED_DOCUMENTS_MAX: usize = 100_000;
 
 /// The documents of sign-ins: texts that are stored for a limited time, each under a digest. All nodes share them.
@@ -88,15 +90,15 @@ pub(crate) trait SignInStore: Send + Sync {
     /// Returns the document with this name; `None` if there is none, or if it has expired.
     async fn document(&self, name: &KeyDigest) -> Result<Option<String>, StoreError>;
 
-    /// Makes a change in one atomic step, if the documents on which it depends are as expected. Returns `false` if one is
-    /// not; then nothing has changed. An acknowledged change is as durable as the engine can make it.
+    /// Makes a change in one atomic step, if the documents on which it depends are as expected. If one of them is not, changes
+    /// nothing and returns `false`. An acknowledged change is as durable as the engine can make it.
     async fn exchange(&self, change: &DocumentChange) -> Result<bool, StoreError>;
 }
 
 /// A change of several documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DocumentChange {
-    /// The documents that must exist before the change, each with this text; a document with `None` must not exist.
+    /// The documents on which the change depends. Each must exist with the given text, or must not exist if the text is `None`.
     pub expected: Vec<(KeyDigest, Option<String>)>,
     /// The documents to store, each with its text and its lifetime in seconds, at least 1.
     pub put: Vec<(KeyDigest, String, u64)>,
@@ -175,7 +177,7 @@ pub(crate) mod sign_ins_contract {
         assert_eq!(store.exchange(&anew).await, Ok(true));
     }
 
-    /// A token is found by the same call as keys, is not a key, and its end is announced to every node.
+    /// The call that finds keys also finds a token, but does not return it as a key. Every node is notified of the token's end.
     pub(crate) async fn an_access_token_is_found_until_it_ends(store: &(impl SignInStore + KeyStore)) {
         store.create(&digest(1), &record(1, 100)).await.unwrap();
         let grant = AccessGrant {
@@ -214,8 +216,8 @@ pub(crate) mod sign_ins_contract {
     }
 }
 
-/// Maximum number of browser sessions in an embedded store, of some 200 bytes each. Beyond it, those that would expire first are
-/// removed.
+/// Maximum number of browser sessions in an embedded store. A session takes some 200 bytes. When the maximum is exceeded, the
+/// sessions that would expire first are removed.
 pub(crate) const EMBEDDED_WEB_SESSIONS_MAX: u64 = 20_000;
 /// The minimum interval between two visits that an embedded store records, because each record is a write to its disk. A session
 /// may therefore expire earlier than its idle lifetime, by up to this interval.
@@ -270,37 +272,38 @@ pub(crate) struct SessionLifetime {
     pub(crate) whole: Duration,
 }
 
-/// A browser session that has not expired, as the store has it.
+/// A browser session in the store that has not expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedWebSession {
     /// The digest of the session's cookie.
     pub(crate) id: SessionDigest,
     /// The user who signed in.
     pub(crate) who: String,
-    /// The time at which the session expires without a further visit, in milliseconds since the Unix epoch.
+    /// The time at which the session expires if there is no further visit, in milliseconds since the Unix epoch.
     pub(crate) idle_ends_ms: i64,
     /// The time at which the session expires even with visits, in milliseconds since the Unix epoch.
     pub(crate) ends_ms: i64,
 }
 
-/// The sessions of users in browsers, shared by all nodes. Of the secret in a cookie, only the digest is stored. Every method is
-/// atomic.
+/// The sessions of users in browsers. All nodes share them. A session's cookie contains a secret, of which only the digest is
+/// stored. Every method is atomic.
 ///
-/// A session expires by the store's clock: after its idle lifetime without a visit, and at the end of its maximum lifetime.
+/// A session expires when no visit has occurred for its idle lifetime, and at the latest at the end of its maximum lifetime. The
+/// store's clock decides.
 #[async_trait]
 pub(crate) trait WebSessionStore: Send + Sync {
-    /// Begins a session of the user `who`. If the session exists, it becomes that of `who`, and its maximum lifetime does not
-    /// change.
+    /// Begins a session of the user `who`. If the session already exists, it becomes a session of `who`, but the end of its
+    /// maximum lifetime does not change.
     async fn begin(&self, id: &SessionDigest, who: &str, lasts: SessionLifetime) -> Result<(), StoreError>;
 
-    /// Returns the user of a session; `None` if it has expired or ended. This is recorded as a visit.
+    /// Returns the user of a session; `None` if the session has expired or ended. Records the call as a visit.
     async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
 
     /// Ends a session and returns its user. Of several concurrent callers, only one gets the user.
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
 
-    /// Returns at most `most` sessions that have not expired: those that would expire last without a further visit, ordered
-    /// from the latest expiry to the earliest.
+    /// Returns at most `most` sessions that have not expired. They are ordered by the time at which they expire if there is no
+    /// further visit, the latest first.
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError>;
 }
 
@@ -336,7 +339,7 @@ pub(crate) mod web_sessions_contract {
         .await;
     }
 
-    /// All behaviours of browser sessions, on a new store.
+    /// Tests the behaviour of browser sessions on a new store.
     pub(crate) async fn web_sessions_are_kept(store: &dyn WebSessionStore) {
         let (mine, other) = (id("mine"), id("other"));
         assert_eq!(store.visit(&mine).await.unwrap(), None);

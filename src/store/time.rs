@@ -63,7 +63,8 @@ impl StoreTime {
         is_known.then(|| clock::unix_millis().saturating_sub(self.now_ms(now)))
     }
 
-    /// Reads the store's time. Logs when this node's clock is found to differ, and when it is right again.
+    /// Reads the store's time. Logs when this node's clock begins to differ from the store's by more than [`OFFSET_MAX`], and
+    /// when it no longer does.
     pub(crate) async fn sync(&self, ledger: &dyn LedgerStore) {
         let asked = clock::instant();
         match ledger.now_ms().await {

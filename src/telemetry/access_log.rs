@@ -92,7 +92,7 @@ impl AccessLog {
         }
     }
 
-    /// The number of lines lost so far, because the queue was full or the target could not be written.
+    /// Returns the number of lines lost so far, because the queue was full or because writing to the target failed.
     pub(crate) fn dropped(&self) -> u64 {
         self.lines.as_ref().map_or(0, LineQueue::dropped)
     }

@@ -1,6 +1,6 @@
 //! Facts about this node that need an operator's attention. A fact is a condition on the current value of a metric, or on the
-//! recent growth of a counter. It equals the condition of an alert (`conf/prometheus/alerts.yml`), without the time for which the
-//! alert waits. A test compares the facts with the alerts, and lists the alerts that only Prometheus can evaluate.
+//! recent growth of a counter. The condition is that of an alert (`conf/prometheus/alerts.yml`), but does not include the time
+//! for which the alert waits. A test compares the facts with the alerts, and lists the alerts that only Prometheus can evaluate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,7 +55,8 @@ enum Threshold {
     Over(f64),
     Under(f64),
     UnderDays(u32),
-    /// The value is greater than the first number. It has also grown recently: the second number is the period in minutes.
+    /// The value is greater than the first number, and has grown within a recent period. The second number is the length of this
+    /// period in minutes.
     Grown(f64, u32),
 }
 
@@ -122,7 +123,7 @@ facts! {
     WeirCertificateExpired = Until(|m| m.connections.certificate_end.read()), Under(86_400.0);
     /// the certificate for {name} ({key}) of [{listener}] expires within two weeks
     WeirCertificateExpiring = Until(|m| m.connections.certificate_end.read()), UnderDays(14);
-    /// file descriptors run out: {} of the allowed ones are open
+    /// file descriptors are running out: {} of the allowed number are open
     WeirDescriptorsLow = Share(|m| m.process.open_fds.read(), |m| m.process.max_fds.read()), Over(0.8);
     /// lines of the access log were lost {ago} ({} since the start)
     WeirAccessLogDropped = Value(|m| m.log.access_dropped.read()), Grown(0.0, 5);

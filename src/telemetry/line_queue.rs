@@ -1,8 +1,8 @@
 //! A queue of lines. A separate thread writes the lines to a stream, or to a file that log rotation may rename.
 //!
 //! A thread that logs puts its line into the queue and never waits for a disk, a pipe or the reader of a pipe. The queue is
-//! bounded. If it is full, lines are dropped and counted, because serving requests is more important than logging. After all
-//! queued lines have been written again, the loss is reported once.
+//! bounded. If it is full, lines are dropped and counted, because serving requests is more important than logging. The loss is
+//! reported once, after writes work again and all queued lines have been written.
 
 #[cfg(test)]
 mod tests;
@@ -290,7 +290,8 @@ pub(in crate::telemetry) enum LineSink {
     File(ReopenableFile),
 }
 
-/// The file at a path. When the file is renamed, the file that is then at the path is opened.
+/// The file at a path. After the file has been renamed, the file that is now at the path is opened, or a new one is created
+/// there.
 #[derive(Debug)]
 pub(in crate::telemetry) struct ReopenableFile {
     file: File,

@@ -1,8 +1,8 @@
 //! The metrics that Prometheus scrapes.
 //!
 //! If the OpenTelemetry semantic conventions for generative AI (in their development status of 2025) define a metric, weir uses
-//! this name in Prometheus' form: `gen_ai.client.operation.duration` in seconds is `gen_ai_client_operation_duration_seconds`.
-//! All other names begin with `weir_` or `process_`.
+//! the metric's name from the conventions in Prometheus' form: `gen_ai.client.operation.duration` in seconds is
+//! `gen_ai_client_operation_duration_seconds`. All other names begin with `weir_` or `process_`.
 //!
 //! A metric is declared once, in `metrics/declared.rs`, and updated through its handle. The number of values of each label is
 //! limited. A value is a string constant, a name from the configuration, or a model or provider in the catalogue. Any other model
@@ -258,7 +258,8 @@ fn open_fds() -> Option<u64> {
     u64::try_from(listed.saturating_sub(1)).ok()
 }
 
-/// `utime` and `stime` are fields 14 and 15. Field 2 is the program's name in parentheses and may contain any characters.
+/// Returns the CPU time in seconds from the text of `/proc/self/stat`: the sum of fields 14 (`utime`) and 15 (`stime`). Field 2
+/// is the program's name in parentheses and may contain any characters.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut ticks = rest.split_ascii_whitespace().skip(11).map(str::parse::<f64>);

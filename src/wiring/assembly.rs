@@ -39,7 +39,7 @@ use crate::{
     },
 };
 
-/// The state of the process that the listeners other than the gateway's need.
+/// The state of the process for all listeners except the gateway's.
 pub(super) struct SideState {
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) closing: watch::Receiver<bool>,

@@ -42,8 +42,8 @@ struct ModelTranslations {
     /// The model's public name.
     model: String,
     mode: TranslationMode,
-    /// Pairs of a client's protocol and the provider's protocol to which its requests are translated. Empty if the model's
-    /// providers support every protocol in which the model is served.
+    /// Pairs of protocols: a client's protocol, and the provider's protocol to which the client's requests are translated. Empty
+    /// if the model's providers support every protocol in which the model is served.
     pairs: BTreeSet<(Protocol, UpstreamProtocol)>,
 }
 

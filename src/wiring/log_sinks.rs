@@ -65,7 +65,7 @@ const STAYS_IN_REDIS: &str = "the log is kept in Redis, where a million rows tak
     100,000 requests a day take 10 GB. Set `[log] home` to \"postgres\", to \"files\" in a folder or bucket that all nodes \
     share, or to \"store\" to keep the log in Redis; see docs/log.md";
 
-/// The error for an embedded store as the log backend or the previous one.
+/// The error if the embedded store is configured as the current or the previous log backend.
 const NO_LISTS: &str = "the embedded store cannot store rows of the log: set `[log] home` to \"files\" or \"postgres\", and do not name \
     \"store\" in `[log] former_home`";
 
@@ -133,14 +133,14 @@ impl LogSinks {
     }
 
     /// From now on, passes rows to the log backend without delay. Called when another process serves, because readers of the log
-    /// in that process do not see this process's tails.
+    /// in that process do not see the rows that this process has not yet passed on.
     pub(super) fn hurry(&self) {
         if let Some(home) = &self.home {
             home.tails.hurry();
         }
     }
 
-    /// Copies the statistics of the sinks to the metrics. Figures of journals are summed over `lanes`.
+    /// Copies the statistics of the sinks to the metrics. A figure that each journal has is summed over all journals in `lanes`.
     pub(super) fn copy_figures(&self, metrics: &Metrics, lanes: &[Arc<Journal>]) {
         for (sink, figures) in &self.sinks {
             let name = sink.name();

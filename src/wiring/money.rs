@@ -230,8 +230,9 @@ fn copy_billing_figures(of: &metrics::MoneyMetrics, billing: &Billing, grace: Gr
     of.accounts_low.set(billing.low_accounts());
 }
 
-/// Starts the task that writes an embedded ledger's file and reports to the journals which steps the file contains. Before it
-/// returns, the ledger applies the steps in the journals that its file lacks. Does nothing if the ledger is in Redis.
+/// Starts the task that writes an embedded ledger's file and reports to the journals which steps the file contains. Before this
+/// function returns, the ledger applies all steps that are in the journals but not in the ledger's file. Does nothing if the
+/// ledger is in Redis.
 fn start_write_behind(
     engine: &LedgerEngine,
     left: &Arc<OrphanedJournals>,

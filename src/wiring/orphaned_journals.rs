@@ -42,7 +42,7 @@ pub(crate) struct OrphanedJournals {
     charged: Arc<ChargedAccounts>,
     sinks: LogSinks,
     open: Mutex<Vec<OrphanedJournal>>,
-    /// Whether to search for further journals. Locked while journals are opened.
+    /// Whether to search for further journals. The mutex is locked while journals are opened.
     looking: tokio::sync::Mutex<bool>,
     /// Notified when the search is to be resumed.
     again: Notify,
@@ -180,8 +180,8 @@ impl OrphanedJournals {
 }
 
 /// Records which steps of the journals the ledger has applied. The returned closure reports to the journals that the store's file
-/// contains these steps. Leaves out a journal that has recorded more applied steps than the ledger: its settlement has not read
-/// the ledger's watermark yet.
+/// contains these steps. Leaves out a journal that has recorded more applied steps than the ledger has, because the settlement of
+/// such a journal has not read the ledger's watermark yet.
 pub(super) fn record_applied(journals: Vec<Arc<Journal>>, books: &AccountTable) -> impl FnOnce() + use<> {
     let known = journals.into_iter().filter_map(|journal| {
         let before = journal.acknowledged_before();

@@ -130,7 +130,7 @@ impl ShutdownSignalWatch for TerminationWatch {
     }
 }
 
-/// The time in which requests on connections that were accepted just before the gateway closed can still begin.
+/// The time for which requests can still begin on connections that were accepted just before the gateway closed.
 const BEGIN_WAIT: Duration = Duration::from_millis(250);
 
 /// The maximum time for which connections without requests stay open. weir closes HTTP/1.1 connections; HTTP/2 connections are
@@ -153,9 +153,9 @@ impl RunningWeir {
     /// Serves until the [`Phase`] changes or a successor serves, and then ends.
     ///
     /// In [`Phase::Draining`], and after a handover, no further requests are accepted. The process ends when the last running
-    /// request has ended, or after `[gateway] drain_seconds`; requests that still run then end with their protocol's error. In
-    /// [`Phase::Stopping`], requests end at once. The other listeners respond until the last request has ended. Every request is
-    /// charged.
+    /// request has ended, or after `[gateway] drain_seconds`. Requests that are still running after this time end with an error
+    /// in the form of their protocol. In [`Phase::Stopping`], requests end at once. The other listeners respond until the last
+    /// request has ended. Every request is charged.
     pub(crate) fn until_stopped(self) {
         let Self {
             parts,

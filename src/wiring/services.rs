@@ -29,7 +29,8 @@ use crate::{
     },
 };
 
-/// The limit of attempts for one request that is given to Pingora. weir's own rules (`gateway/upstream`) end a request sooner.
+/// The maximum number of attempts for one request in Pingora's configuration. weir's own rules (`gateway/upstream`) end a request
+/// sooner.
 const TRIES_MAX: usize = 16;
 
 /// Pingora's default grace period.
@@ -111,9 +112,9 @@ impl Services {
     /// Adds the services to a server that does not run yet. They start and end with the server.
     ///
     /// When the server begins to shut down, weir accepts no further requests. Running requests can continue for `[gateway]
-    /// drain_seconds`, but only until five seconds before the end of the server's `grace_period_seconds`. Requests that still run
-    /// then end with their protocol's error. Before the grace period ends, every request is charged and everything is written;
-    /// [`Node::finish`] waits for that.
+    /// drain_seconds`, but only until five seconds before the end of the server's `grace_period_seconds`. Requests that are still
+    /// running after that end with an error in the form of their protocol. Before the grace period ends, every request is charged
+    /// and everything is written; [`Node::finish`] waits for that.
     ///
     /// # Errors
     /// [`StartError::Configuration`] if the server is configured to run as a daemon of Pingora, or to take over the sockets of an
@@ -305,8 +306,8 @@ fn check_server(server: &Server) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Returns the drain time. It is shortened if necessary, so that within the server's `grace_period_seconds` there is time to send
-/// errors to requests that have not finished.
+/// Returns the drain time. The time is shortened if the server's `grace_period_seconds` would otherwise end before weir has
+/// answered all unfinished requests with an error.
 fn within_grace(drain: Duration, grace_period_seconds: Option<u64>) -> Duration {
     let grace = grace_period_seconds.map_or(GRACE_PERIOD, Duration::from_secs);
     drain.min(grace.saturating_sub(CUT_WAIT))

@@ -336,7 +336,7 @@ fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
     Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
 }
 
-/// Returns everything in a Redis. With `keeps_rows`, rows of a backup are restored.
+/// Returns everything in a Redis. `keeps_rows` says whether rows of a backup are restored into it.
 fn redis_archives(store: &Arc<RedisStore>, keeps_rows: bool) -> (Archives, Arc<RedisLedger>) {
     let ledger = Arc::new(RedisLedger::new(Arc::clone(store), keeps_rows));
     let both: Vec<Arc<dyn Archive>> = vec![Arc::clone(store) as _, Arc::clone(&ledger) as _];

@@ -42,7 +42,7 @@ use crate::{
 
 /// The timeout for the successor to read everything that it needs. Reading a large journal takes minutes.
 const PREPARE_WAIT: Duration = Duration::from_secs(600);
-/// The timeout from the handover of the store until the successor serves. Requests wait during this time.
+/// The maximum time from the handover of the store until the successor serves. Requests wait during this time.
 const TAKE_WAIT: Duration = Duration::from_secs(30);
 /// The timeout for the end of a successor that has closed its connection.
 const END_WAIT: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ pub(super) struct Upgrader {
     pub(super) claims: watch::Sender<SocketClaim>,
     pub(super) background: Handle,
     pub(super) turn: Mutex<()>,
-    /// The connection to the successor, while the connection is not used for calls of the store. `None` if there is no successor.
+    /// The connection to the successor, if the connection is not used for calls of the store. `None` if there is no successor.
     pub(super) line: Mutex<Option<tokio::net::UnixStream>>,
 }
 
@@ -206,8 +206,8 @@ impl Upgrader {
         wait_for_message(here, TAKE_WAIT).await
     }
 
-    /// From now on, this process calls the store through its successor. While the connection is open, the successor waits for the
-    /// end of this process.
+    /// Makes this process call the store through its successor from now on. While the connection is open, the successor waits for
+    /// the end of this process.
     async fn give_store(&self, closed: &mut Option<ClosedFiles<'_>>, here: &UnixStream) -> io::Result<()> {
         let line = here.try_clone()?;
         line.set_nonblocking(true)?;

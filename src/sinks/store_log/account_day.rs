@@ -195,7 +195,7 @@ impl AccountDay {
         }
     }
 
-    /// Returns the rows at these indexes. `None` if other rows are at these indexes by now.
+    /// Returns the rows with these times and request ids at these indexes. `None` if one of the indexes now has another row.
     async fn read(
         &mut self,
         lists: &dyn LogLists,
@@ -277,8 +277,8 @@ impl AccountSurvey {
         }
     }
 
-    /// Returns whether this survey can be used for a page: it has the page's account and day, and is not older than the page's
-    /// reader.
+    /// Returns whether this survey can be used for a page. The survey must cover the page's account and day, and must not be
+    /// older than the page's reader.
     pub(super) fn serves(&self, ask: &LogPageQuery) -> bool {
         self.account == ask.filter.account && self.covers.contains(&ask.day) && self.taken >= ask.began
     }

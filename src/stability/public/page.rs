@@ -2,8 +2,8 @@
 //!
 //! A document is self-contained: it has no script and loads no other resource, and its content security policy forbids both.
 //! Names come from the operator's configuration and can contain any characters; the template always escapes names. The pages
-//! display only published figures: means, labels and confidence. They contain neither the number of requests nor any length from
-//! which it could be derived.
+//! display only published figures: means, labels and confidence. They do not contain the number of requests, and no element has a
+//! size from which that number could be derived.
 
 mod chart;
 mod measure;

@@ -60,13 +60,13 @@ enum Operation {
     ChangesSince(u64),
 }
 
-/// The state in which a key must be for a change.
+/// The state that a change requires of a key.
 #[derive(Clone, Copy, Debug)]
 enum Seen {
     Anything,
-    /// The key has its current version.
+    /// The change expects the current version of the key.
     Present,
-    /// The key has a version that it never has.
+    /// The change expects a version that the key never has.
     Stale,
     Text(u8),
 }
@@ -143,7 +143,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Returns when a key is created, which never changes. Some keys are created at the same time.
+/// Returns the time at which a key is created. A key always has the same time. Some keys are created at the same time.
 fn created_at(key: u8) -> i64 {
     i64::from(key % 3) - 1
 }

@@ -29,13 +29,13 @@ pub(super) const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("
 pub(super) const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("used");
 /// The ids of deleted keys. An id is never used again, so these few bytes are kept forever.
 pub(super) const GONE: TableDefinition<'_, &str, ()> = TableDefinition::new("gone");
-/// Maps state at a provider to the time when weir drops it, in seconds since the Unix epoch, and the provider and credential that
-/// serve it.
+/// Maps state at a provider to the time at which this entry expires, in seconds since the Unix epoch, and to the provider and
+/// credential that serve the state.
 const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
 /// Maps the name of a sign-in document to its expiry, in seconds since the Unix epoch, and its text.
 pub(super) const DOCUMENTS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("documents");
-/// Maps the digest of a browser session to its expiry without a further visit, in milliseconds since the Unix epoch, and the
-/// session's data as JSON.
+/// Maps the digest of a browser session to the time at which it expires if there is no further visit, in milliseconds since the
+/// Unix epoch, and to the session's data as JSON.
 pub(super) const WEB_SESSIONS: TableDefinition<'_, &[u8], (i64, &[u8])> = TableDefinition::new("web_sessions");
 /// The number of the format that is written here. A file with another format is refused.
 const FORMAT: u64 = 1;
@@ -144,8 +144,8 @@ impl StoreFile {
         write().map_err(unavailable)
     }
 
-    /// Returns, for each state, the text with the provider and credential that serve it; `None` if it is not stored or has
-    /// expired at `now`.
+    /// Returns, for each state, the text with the provider and credential that serve the state; `None` if no text is stored or
+    /// the entry has expired at `now`.
     pub(super) fn sessions<'s>(
         &self,
         states: impl Iterator<Item = &'s [u8]>,
@@ -167,8 +167,9 @@ impl StoreFile {
         read().map_err(unavailable)
     }
 
-    /// Stores until `until` which provider and credential serve the states. They are on disk when this returns. If there are more
-    /// than `most` entries, removes those that expired before `now`, and the older half.
+    /// Stores which provider and credential serve the states. The new entries expire at `until`, and are on disk when this
+    /// returns. If there are more than `most` entries, removes the half that expires first, and all entries that have expired at
+    /// `now`.
     pub(super) fn commit_sessions(
         &self,
         served: &[(StateKey, String)],
@@ -311,7 +312,8 @@ fn open_file(path: &Path) -> io::Result<File> {
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const META_FORMAT: &str = "format";
 
-/// Writes the format into a new file, or checks that of an existing one, and commits the tables opened in `transaction`.
+/// Writes the format into a new file, or checks the format of an existing file. Commits the tables that were opened in
+/// `transaction`.
 pub(super) fn settle_format(transaction: WriteTransaction, format: u64) -> Result<(), String> {
     let settle = || -> Result<u64, redb::Error> {
         let found = {

@@ -55,7 +55,8 @@ pub(crate) struct EmbeddedFiles {
     backup: Mutex<()>,
 }
 
-/// Closed files. Calls wait until their new owner is decided. If this is dropped before that, no process owns the files.
+/// Closed files. Calls wait until their new owner is decided. If this value is dropped before the new owner is decided, no
+/// process owns the files.
 pub(crate) struct ClosedFiles<'s> {
     files: &'s EmbeddedFiles,
     keys: RwLockWriteGuard<'s, FilesOwner<StoreInner>>,

@@ -2,9 +2,9 @@
 //!
 //! Admission does not wait for the disk. Each batch of changes ([`CommitSignals`]) is one transaction, so that counters,
 //! watermarks and daily sums in the file always agree. A crash loses the last batch, and the journal sends its steps again from
-//! the watermark on. Holds and rate limits are never written, because no request runs after a start. The memory contains all
-//! accounts and the sums of the days that receive rows (`OpenDays`). Other sums and the hourly stability counters are only in the
-//! file. Rows are not stored here: they are sent from the journal to the log backend.
+//! the watermark on. Holds and rate limits are never written, because no request is running when a process starts. The memory
+//! contains all accounts and the sums of the days that receive rows (`OpenDays`). Other sums and the hourly stability counters
+//! are only in the file. Rows are not stored here: they are sent from the journal to the log backend.
 
 pub(crate) mod accounts;
 mod file;
@@ -96,10 +96,10 @@ impl EmbeddedLedger {
         Ok(books)
     }
 
-    /// Begins to use the ledger with a journal that contains `accounts_known` accounts. If the ledger has no accounts
-    /// although the journal has some, the ledger must have been begun before: then the process crashed before its first
-    /// write. Otherwise the file is a new one that has replaced a lost one, and it lacks the steps that the journal no longer
-    /// has.
+    /// Begins to use the ledger with a journal that contains `accounts_known` accounts. If the journal has accounts but the
+    /// ledger has none, this succeeds only if this function was called on the file before. In that case, the process crashed
+    /// before its first write. Otherwise, the file is new and has replaced a lost file, so it lacks the steps that the journal no
+    /// longer has.
     ///
     /// # Errors
     /// [`StoreOpenError::Emptied`], or the file cannot be written. Then nothing has changed.
@@ -414,10 +414,10 @@ impl StabilityStore for EmbeddedLedger {
 const HOUR_MS: i64 = 3600 * 1000;
 /// The maximum time for which a change waits to be written together with others.
 const COMMIT_AFTER: Duration = Duration::from_secs(1);
-/// The time in milliseconds for which writing can fail before no further steps are applied. The steps stay in the journal.
+/// The time, in milliseconds, after which the ledger stops applying steps if it cannot write. The steps stay in the journal.
 const FAILING_MAX_MS: i64 = 60 * 1000;
 
-/// Wakes the task that writes the file. It exists longer than the open file, which can be closed and opened again.
+/// Wakes the task that writes the file. It outlives the open file, which can be closed and opened again.
 #[derive(Debug, Default)]
 struct CommitSignals {
     /// Notified when something changes after everything was written.
@@ -425,7 +425,7 @@ struct CommitSignals {
 }
 
 impl CommitSignals {
-    /// Waits until a turn of the upkeep is due: changes have waited for `most`, or a new hour has begun.
+    /// Waits until the next run of the upkeep is due: changes have waited for `most`, or a new hour has begun.
     async fn wait_until_due(&self, most: Duration, now_ms: i64) {
         let changes = async {
             self.changed.notified().await;

@@ -37,8 +37,8 @@ pub(super) struct KeyCacheShard {
     /// The version up to which the feed was processed; `None` before its first read.
     version: Option<u64>,
     epoch: FlushEpoch,
-    /// Existing keys and tokens, the least recently used last. The value is `None` if the key has changed since it was read, or
-    /// if the store was replaced.
+    /// Existing keys and tokens, the least recently used last. The value is `None` if the current record is not known, because
+    /// the key has changed or the shard was flushed.
     keys: LruCache<KeyDigest, Option<CachedRead>>,
     /// Digests that belong to no key, each with the time at which the store said so.
     unknown: LruCache<KeyDigest, Instant>,
@@ -75,7 +75,7 @@ struct CachedRead {
 pub(super) enum CacheMiss {
     /// The digest recently belonged to a key, which must be read again.
     Outdated,
-    /// The digest is not in the cache, like that of any made-up key.
+    /// The digest is not in the cache. This is the usual case for a made-up key.
     Unseen,
 }
 
@@ -126,8 +126,8 @@ impl KeyCacheShard {
         self.epoch
     }
 
-    /// Caches the owner of a digest that was read at a version of the store. The entry is ignored if the read is older than the
-    /// processed version, or if there was a flush since.
+    /// Caches the owner of a digest, as it was read at a version of the store. Ignores the owner if that version is older than
+    /// the processed version, or if the shard was flushed after the read began.
     pub(super) fn insert(
         &mut self,
         digest: KeyDigest,
@@ -177,7 +177,7 @@ impl KeyCacheShard {
         self.version = Some(version);
     }
 
-    /// Marks all records as outdated, because anything may have changed. The digests remain known as those of keys.
+    /// Marks all records as outdated, because anything may have changed. The shard still knows that the digests belong to keys.
     pub(super) fn flush(&mut self, version: u64) {
         for (_, read) in &mut self.keys {
             *read = None;
@@ -213,8 +213,8 @@ pub(crate) enum PresentedCaller {
 
 impl KeyCache {
     /// Like [`KeyCache::find`], for a digest that may also be that of an access token. For a token, returns the key for which it
-    /// was issued, as of `now_unix` in seconds. Returns `None` if the digest is unknown, or if that key has another secret by
-    /// now.
+    /// was issued, as of `now_unix` in seconds. Returns `None` if the digest is unknown, or if the secret of that key has changed
+    /// since.
     pub(crate) async fn lookup(
         &self,
         digest: &KeyDigest,
@@ -283,8 +283,8 @@ pub(crate) struct UnknownKeySettings {
     pub in_all: RateAllowance,
 }
 
-/// Limits the lookups of unknown keys, per client address and for the whole node. Only failing lookups are counted, so that many
-/// real keys can be used from one address. Beyond the limit, unknown digests are not looked up until enough time has passed.
+/// The limits on lookups of unknown keys, per client address and for the whole node. Only failing lookups are counted, so that
+/// many real keys can be used from one address. Beyond the limit, unknown digests are not looked up until enough time has passed.
 #[derive(Debug)]
 pub(super) struct UnknownKeyLimits {
     per_address: Limiter<ClientAddress>,

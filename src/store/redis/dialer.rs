@@ -64,7 +64,8 @@ impl RedisDialer {
         self.client(address, &self.data)
     }
 
-    /// Returns a client that checks rights at such a server. It selects no database, because that may need a right.
+    /// Returns a client that checks rights at a server that holds data. The client selects no database, because selecting one may
+    /// need a right.
     fn rights_client(&self, address: &RedisAddress) -> RedisResult<Client> {
         self.client(address, &self.data.clone().set_db(0))
     }
@@ -110,7 +111,7 @@ impl RedisDialer {
     }
 }
 
-/// Opens a connection without timeouts. Calls `on_push` for each push message of the server, with its kind, and when the
+/// Opens a connection without timeouts. Calls `on_push` with the kind of each push message from the server, and also when the
 /// connection is closed.
 pub(super) async fn connect(
     client: &Client,

@@ -3,7 +3,7 @@
 //!
 //! All Redis keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about the account is one atomic
 //! step in a cluster too. Scripts get the name of the first key and derive the other names from it. So while a cluster moves the
-//! hash slot, they run only where all keys that they use are:
+//! hash slot, a script runs only on a server that has all keys that the script uses. The keys are:
 //! - `:state` is the account: `balance`, `spent`, `created`, its record (`revision`, `suspended` and its terms), `gen` (see
 //!   below), `wm:<node>` the watermark of each node, `sum:<node>` the node's last row in the sums, `k:<key>` the last seen terms
 //!   of each key, `b:...` the used part of each rate limit. `recall`, `near`, `near:<key>`, `near_pace` and `near_pace:<key>` say
@@ -20,8 +20,8 @@
 //! whenever a process first changes an account in an epoch.
 //!
 //! A Redis that was emptied must not report that an account does not exist, or that nothing was spent. The key store's generation
-//! shows the difference: an account stores the generation to which it belongs, and before an account is reported as missing, the
-//! generation is checked.
+//! shows whether Redis was emptied. Each account stores the generation to which it belongs. Before an account is reported as
+//! missing, the generation is checked.
 
 mod answer;
 mod archive;
@@ -71,8 +71,8 @@ use crate::{
     },
 };
 
-/// Maximum number of settlements of requests from leases per call if no rows are kept: such settlements cost Redis little
-/// more than their groups.
+/// Maximum number of settlements of requests from leases per call if no rows are kept. Their cost for Redis then depends mainly
+/// on the number of groups, not on the number of settlements.
 const ROWLESS_STEPS_MAX: usize = 2048;
 /// Maximum number of accounts that are queried at the same time.
 const AT_ONCE: usize = 32;
@@ -81,7 +81,7 @@ const AT_ONCE: usize = 32;
 pub struct RedisLedger {
     store: Arc<RedisStore>,
     entered: KnownAccounts,
-    /// Whether it was logged that the accounts are not those of this installation.
+    /// Whether it was logged that Redis does not have the accounts of this installation.
     alarmed: AtomicBool,
     /// Whether settlements append their rows to the log in Redis, and the rows of a backup are restored.
     keeps_rows: bool,
@@ -208,7 +208,7 @@ impl RedisLedger {
         &self.store.ledger_scripts
     }
 
-    /// Calls a script about a node and an account. Of the answer, only errors are used.
+    /// Calls a script about a node and an account. Ignores the answer unless it is an error.
     async fn call_for_node(&self, script: &RedisScript, node: &NodeId, account: &str) -> Result<(), StoreError> {
         let mut call = self.prepare(script, account);
         call.arg(node.as_str());

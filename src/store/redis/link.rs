@@ -94,11 +94,12 @@ pub(super) enum CallPolicy {
 /// Whether a call names all Redis keys that its script uses, or only the first one. All of them are in one hash slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyNaming {
-    /// All of them. While the hash slot is being moved, Redis itself runs the script only where all of them are.
+    /// The call names all keys. While the hash slot is being moved, Redis itself runs the script only on a server that has all of
+    /// them.
     Named,
-    /// Only the first one; the script derives the names of the others. While a cluster moves the hash slot, the call waits until
-    /// all keys that the script uses are on one server again. It must not be sent to the server to which the slot is being moved:
-    /// there, the script would create data again that still is on the other server.
+    /// The call names only the first key, and the script derives the names of the others. While a cluster moves the hash slot,
+    /// the call waits until all keys that the script uses are on one server again. The call must not be sent to the server to
+    /// which the slot is being moved. There, the script would create data that still exists on the other server.
     Made,
 }
 
@@ -348,7 +349,7 @@ impl Link {
         }
     }
 
-    /// Waits until a key is on another master than `master`.
+    /// Waits until a key is on a master other than `master`.
     pub(super) async fn wait_until_elsewhere(&self, key: &str, master: &RedisAddress) {
         let is_elsewhere = || self.master_of(key).is_some_and(|now| now != *master);
         match &self.route {
@@ -371,7 +372,8 @@ enum RedisErrorMeaning {
     /// The call did not run: the hash slot is being moved to the server with this address, to which the call must be sent with
     /// ASKING.
     Ask(String),
-    /// The call did not run: the hash slot is being moved, and one of its keys is not on this server. Try again soon.
+    /// The call did not run: the hash slot is being moved, and one of the call's keys is not on this server. The call must be
+    /// repeated soon.
     Wait,
     /// The call did not run: the server is no longer a master.
     NotMaster,

@@ -1,5 +1,5 @@
-//! The generation: a random string with which a node recognises that a Redis still has its data. Also sends records of keys
-//! again to a Redis that may have lost them; and backup and restore of keys and stability hours. During a restore the store
+//! Manages the generation, a random string with which a node recognises that a Redis still has its data. Also sends records of
+//! keys again to a Redis that may have lost them, and backs up and restores keys and stability hours. During a restore the store
 //! has no generation, so that no node treats an incomplete store as complete.
 
 use async_trait::async_trait;
@@ -101,7 +101,7 @@ impl KeyHealer for RedisStore {
     }
 }
 
-/// Maximum number of keys that one script restores, so that it does not block the server for long.
+/// Maximum number of keys that one script call restores. It is limited so that the call does not block the server for long.
 const LOAD_KEYS_MAX: usize = 200;
 
 impl RedisStore {
@@ -116,8 +116,8 @@ impl RedisStore {
         Ok(Some(reply.generation).filter(|generation| !generation.is_empty()))
     }
 
-    /// Ends the restore of a backup, so that nodes accept the store. `generation` is the one that nodes knew; `None` for a new
-    /// one.
+    /// Ends the restore of a backup, so that nodes accept the store. `generation` is the generation that nodes already know. If
+    /// it is `None`, a new generation is created.
     ///
     /// # Errors
     /// Redis does not answer.

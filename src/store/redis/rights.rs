@@ -2,8 +2,8 @@
 //! user may run it. It runs none of them, because the connection is closed before EXEC. Rights are checked before memory, role
 //! and the owner of a key's hash slot, so the check works with any server in any state.
 //!
-//! If a script may not run one of its commands, it stops in the middle, and scripts do not roll back. So a server at which one of
-//! the rights for scripts is missing is not used at all.
+//! If a script may not run one of its commands, the script stops there, and Redis does not undo its earlier commands. So a server
+//! at which one of the rights for scripts is missing is not used at all.
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};

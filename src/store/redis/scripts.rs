@@ -97,7 +97,7 @@ script_table! { LedgerScripts,
     remove: script!("remove.lua"),
 }
 
-/// A script: its text, which Redis gets on every new connection, and the digest by which calls name it.
+/// A script. weir loads its text into Redis on every new connection. Calls refer to the script by its digest.
 pub(super) struct RedisScript {
     text: &'static str,
     digest: String,
@@ -116,7 +116,7 @@ impl RedisScript {
         command
     }
 
-    /// Returns a call of the script, without keys and arguments so far.
+    /// Returns a call of the script that has no keys and no arguments yet.
     pub(super) fn call(&self) -> ScriptCall<'_> {
         ScriptCall {
             script: self,
@@ -247,7 +247,7 @@ impl ScriptReply {
             .map_err(|_| StoreError::Corrupt("the store's version in redis is not a number".to_owned()))
     }
 
-    /// Reads keys, each from a record, a last use and a digest.
+    /// Reads keys. Each key consists of three texts: its record, its last use and its digest.
     pub(super) fn views(mut self) -> Result<Vec<KeyView>, StoreError> {
         let mut views = Vec::new();
         while let Some(text) = self.rest.next() {
@@ -256,8 +256,8 @@ impl ScriptReply {
         Ok(views)
     }
 
-    /// Reads the feed's changes after the version `asked`. If one is missing, the digests are `None`, because no cached entry can
-    /// be trusted.
+    /// Reads the feed's changes after the version `asked`. If a change is missing, the digests are `None`, because no cached
+    /// entry can be trusted.
     pub(super) fn changes(mut self, asked: u64) -> Result<Changes, StoreError> {
         let version = self.number()?;
         if self.text()? == "behind" {

@@ -26,7 +26,7 @@ pub struct RedisSettings {
     /// The maximum time for which Redis may be silent before a call on the request path fails, including the time for
     /// reconnects.
     pub budget: Duration,
-    /// The timeout of a call in total, even if Redis answers other calls that were sent before it.
+    /// The total timeout of a call. It applies even while Redis answers other calls that were sent earlier.
     pub queue: Duration,
 }
 
@@ -107,7 +107,7 @@ pub(super) struct RedisAddress {
 }
 
 impl RedisAddress {
-    /// Parses `host:port`. The host can be an IPv6 address, in brackets or, as Redis writes it, without.
+    /// Parses `host:port`. The host can be an IPv6 address with or without brackets, because Redis writes no brackets.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host

@@ -1,7 +1,8 @@
 //! The hourly stability counters in Redis: one hash for each hour. The hashes have the hash tag of the keys, so that one script
 //! can read several hours in a cluster too, and can detect an emptied Redis.
 //!
-//! `{<namespace>:keys}:stability:<hour>`, with the number of hours since the Unix epoch, has for each node
+//! `<hour>` in a hash's name, `{<namespace>:keys}:stability:<hour>`, is the number of hours since the Unix epoch. For each node,
+//! the hash has the fields
 //! - `<node>`: the watermark of the node's counters,
 //! - `<node>:<model>`: the node's counters of the model, as seven numbers separated by spaces.
 //!
@@ -30,8 +31,8 @@ use crate::store::{
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of models in the shares of one script call, so that it does not block the server for long. A share is never
-/// divided.
+/// Maximum number of models in the shares of one script call. It is limited so that the call does not block the server for long.
+/// A share is never divided.
 const MODELS_MAX: usize = 2_000;
 const DAY_SECONDS: i64 = 24 * 3600;
 const HOURS_A_DAY: i64 = 24;

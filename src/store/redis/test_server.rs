@@ -23,7 +23,7 @@ use crate::store::{
 
 const PROGRAM: &str = "redis-server";
 const FILE: &str = "redis.conf";
-/// How often another port is tried because another process took the free one before the server did.
+/// The maximum number of ports that are tried. Another process may take a free port before the server does.
 const PORTS_MAX: usize = 5;
 /// The timeout of a read in tests that do not test timeouts.
 pub(crate) const AMPLE_BUDGET: Duration = Duration::from_secs(10);
@@ -144,7 +144,7 @@ impl TestServer {
         assert!(self.is_ready().await, "the port was taken in the meantime");
     }
 
-    /// Sends a signal to the process, by its id.
+    /// Sends the process the signal `name`, in the form of an option of `kill`.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success());
@@ -214,7 +214,7 @@ impl TestServer {
         Joined::with(&self.settings(namespace, budget)).await
     }
 
-    /// Returns a connected store without tight timeouts, which uses another listener on 127.0.0.1.
+    /// Returns a store without tight timeouts that connects to the given port on 127.0.0.1 instead of the server's own port.
     pub(crate) async fn join_at(&self, namespace: &str, port: u16) -> Joined {
         let settings = self.settings(namespace, AMPLE_BUDGET);
         let nodes = vec![format!("127.0.0.1:{port}")];

@@ -56,7 +56,7 @@ metrics! {
         head_bytes_buffered: Gauge = "weir_head_bytes_buffered";
         /// Detached answers, which are read to their end although their clients have disconnected.
         unattended: Gauge = "weir_detached_answers";
-        /// Answers to be read to their end after their clients had disconnected, by how they ended.
+        /// Answers that weir was to read to their end after their clients had disconnected, by the way in which they ended.
         unattended_ended: CounterFamily<1> = "weir_detached_answers_total" ["end"];
     }
 }
@@ -100,7 +100,7 @@ metrics! {
         open: Gauge = "weir_sockets_open";
         /// WebSockets that have ended, by the cause of the end.
         ended: CounterFamily<1> = "weir_sockets_total" ["end"];
-        /// Requests on WebSockets that have begun. They also count in weir_requests_total.
+        /// Requests that have begun on WebSockets. They also count in weir_requests_total.
         turns: Counter = "weir_socket_turns_total";
         /// Messages on WebSockets that weir refused before a request began, by the code of the error.
         turns_refused: CounterFamily<1> = "weir_socket_turns_refused_total" ["why"];
@@ -160,9 +160,9 @@ metrics! {
         admitted_leased: Counter = "weir_admitted_leased_total";
         /// Leases that this node has.
         leases: Gauge = "weir_leases";
-        /// The amount in nano-USD by which a key can exceed its limits: per running request (request, the maximum seen), per node
-        /// that is cut off from the store (grace; grace_account for all keys of an account together), and if the store loses its
-        /// leases to this node (lease).
+        /// The amount in nano-USD by which a key can exceed its limits, by part. request: the maximum seen for one running
+        /// request. grace: for each node that is cut off from the store. grace_account: the same for all keys of an account
+        /// together. lease: if the store loses its leases to this node.
         overspend_bound: GaugeFamily<1> = "weir_overspend_bound_nano_usd" ["part"];
         /// The amount in nano-USD that keys have spent by grace and that the store has not charged yet.
         grace_committed: Gauge = "weir_grace_committed_nano_usd";
@@ -170,7 +170,7 @@ metrics! {
         held: Gauge = "weir_held_nano_usd";
         /// Requests that wait, because the holds of running requests have used up what remains of a quota or a balance.
         held_waiting: Gauge = "weir_admission_queue_length";
-        /// Accounts whose balance was at or below their low balance when they were last used.
+        /// Accounts whose balance was at or below their low-balance limit when they were last used.
         accounts_low: Gauge = "weir_accounts_low";
     }
 }
@@ -202,7 +202,8 @@ metrics! {
     pub(crate) struct StoreMetrics {
         /// 1 while the store is reachable.
         up: Gauge = "weir_store_up";
-        /// 1 while a setting of the store may lose acknowledged writes, or while weir's user of the store lacks rights.
+        /// 1 while a setting of the store can cause the loss of acknowledged writes, or while weir's user at the store lacks
+        /// rights.
         warning: GaugeFamily<1> = "weir_store_warning" ["kind"];
         /// The memory in bytes that the fullest Redis master of the store uses; 0 if unknown.
         memory_used: Gauge = "weir_store_memory_used_bytes";
@@ -210,7 +211,8 @@ metrics! {
         memory_max: Gauge = "weir_store_memory_max_bytes";
         /// The number of seconds by which this node's clock is ahead of the store's; 0 until the store's clock has been read.
         clock_offset: FloatGauge = "weir_clock_offset_seconds";
-        /// The time from the request for an admission to its first answer, including the record in the journal, in seconds.
+        /// The time in seconds from a request for an admission to the first answer of a lease or the ledger, including the record
+        /// in the journal.
         admission: Histogram = "weir_admission_duration_seconds" in ADMISSION_BUCKETS;
         /// Events of the key cache, such as hits and misses.
         key_cache: CounterFamily<1> = "weir_key_cache_total" ["event"];
@@ -235,7 +237,7 @@ metrics! {
         /// Rows that an optional sink of the consumption log lost, because the disk was nearly full.
         dropped: CounterFamily<1> = "weir_log_sink_dropped_rows_total" ["sink"];
         /// The Unix time at which `weir log verify` last found that yesterday's rows of all accounts match the daily sums; 0 if
-        /// it has not since the start.
+        /// it has not found this since the start.
         verified_at: Gauge = "weir_log_verified_timestamp_seconds";
         /// Lines of the access log that were dropped, because they could not be written in time.
         access_dropped: Counter = "weir_access_log_dropped_total";

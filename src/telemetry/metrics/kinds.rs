@@ -46,7 +46,7 @@ pub(super) struct Declaration<'a> {
     pub(super) name: &'a str,
     pub(super) help: &'a str,
     pub(super) labels: &'a [&'a str],
-    /// The upper bounds of a histogram's buckets, as the only list; empty for other kinds of metrics.
+    /// The upper bounds of a histogram's buckets, as a slice with one list; an empty slice for other kinds of metrics.
     pub(super) buckets: &'a [&'a [f64]],
 }
 

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// The end of a detached answer, which was to be read to its end after its client had disconnected.
+/// The way in which a detached answer ended. weir was to read such an answer to its end after the client had disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DetachedEnd {
     /// The answer was read to its end.

@@ -15,7 +15,7 @@ pub(crate) enum SocketEnd {
     Drain,
     /// The WebSocket's key is no longer valid.
     Key,
-    /// The client violated the WebSocket protocol or a limit of a message.
+    /// The client violated the WebSocket protocol or exceeded a limit for messages.
     Protocol,
     /// The client did not read messages, or read them too slowly.
     Slow,
@@ -60,7 +60,7 @@ pub(crate) enum LineEnd {
     Abandoned,
     /// The provider closed the WebSocket, or the connection broke.
     Provider,
-    /// The provider violated the WebSocket protocol or a limit of a message.
+    /// The provider violated the WebSocket protocol or exceeded a limit for messages.
     Protocol,
     /// The provider began a response without a request.
     Unexpected,

@@ -105,7 +105,8 @@ fn area(run: &[ChartPoint]) -> String {
     format!("{}V{BOTTOM}H{start:.1}Z", line(run))
 }
 
-/// Returns the positions and values of the grid lines at half and at the top of the scale; empty without measurements.
+/// Returns the positions and values of two grid lines: one in the middle of the scale and one at its top. Empty if there are no
+/// measurements.
 fn levels(top: Option<f64>) -> Vec<(u32, f64)> {
     let levels = |top: f64| vec![(BOTTOM - (BOTTOM - TOP) / 2, top / 2.0), (TOP, top)];
     top.map(levels).unwrap_or_default()

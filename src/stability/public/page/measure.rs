@@ -104,7 +104,7 @@ fn tokens_per_second(value: f64) -> String {
     }
 }
 
-/// The width of an hour in a strip, in the drawing's units. The style sheet has the width of the bar within it.
+/// The width of an hour in a strip, in the drawing's units. The style sheet defines the width of the bar in this space.
 const SLOT: u32 = 8;
 const HEIGHT: u32 = 24;
 

@@ -50,8 +50,8 @@ pub(crate) struct AccountTable {
     accounts: RwLock<BTreeMap<String, Arc<SharedAccountSlot>>>,
     /// The names of the accounts that have changed since they were last written.
     changed: Mutex<Vec<String>>,
-    /// Locked while changes are written, and while days are opened, closed or removed. So a day either is open, or is completely
-    /// in the file.
+    /// Locked while changes are written, and while days are opened, closed or removed. So a day is either open or completely in
+    /// the file.
     writing: Mutex<()>,
     /// The time at which writing began to fail, in milliseconds since the Unix epoch; `None` if the last write succeeded.
     failing_since: Mutex<Option<i64>>,
@@ -197,7 +197,7 @@ impl AccountTable {
         holds
     }
 
-    /// Takes the notices that are due. How often each was taken is also written to the file.
+    /// Takes the notices that are due. The number of times that each notice was taken is also written to the file.
     pub(super) fn take_notices(&self, id: &str, pause_ms: i64, now_ms: i64) -> TakenNotices {
         let Some(slot) = self.slot(id) else {
             return TakenNotices::default();
@@ -340,7 +340,8 @@ impl AccountTable {
 }
 
 impl AccountTable {
-    /// Removes the sums and stability hours older than the retention period, but at most one day more than the last time.
+    /// Removes the sums and stability hours that are older than the retention period. Compared with the previous run, at most one
+    /// further day is removed.
     pub(in crate::store::embedded::ledger) fn remove_old(&self, now_ms: i64) -> Result<(), StoreError> {
         let keep_days = i64::from(RETENTION_DAYS);
         let names = self.names();
@@ -418,7 +419,7 @@ impl EmbeddedLedger {
     }
 }
 
-/// The outcomes of the last turns of the upkeep.
+/// The results of the previous runs of the upkeep.
 #[derive(Default)]
 pub(super) struct Upkeep {
     failing: bool,
@@ -432,7 +433,8 @@ impl Upkeep {
         self.cleaned_hour != Some(now_ms.div_euclid(HOUR_MS))
     }
 
-    /// Runs one turn, which is the last one if `ended`. Returns whether everything that was applied before it is on disk.
+    /// Runs the upkeep once. `ended` says that this is the last run. Returns whether everything that was applied before this call
+    /// is on disk.
     pub(super) async fn run_turn(&mut self, books: &Arc<AccountTable>, now_ms: i64, ended: bool) -> bool {
         let outcome = flush(books, now_ms).await;
         if outcome.is_err() {

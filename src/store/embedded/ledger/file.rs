@@ -181,7 +181,7 @@ impl LedgerFile {
     }
 }
 
-/// Begins a two-phase transaction. After it, a start does not have to read the whole file.
+/// Begins a two-phase transaction. After such a transaction, a start does not have to read the whole file.
 fn begin_write(database: &Database) -> Result<WriteTransaction, redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
@@ -258,8 +258,7 @@ fn read_operations(
 const META_BEGUN: &str = "begun";
 
 impl LedgerFile {
-    /// Whether [`LedgerFile::begin`] was ever called on this file. It was not called on a new file that has replaced a lost
-    /// one.
+    /// Whether [`LedgerFile::begin`] was ever called on this file. If a new file has replaced a lost file, this is `false`.
     pub(in crate::store::embedded::ledger) fn is_begun(&self) -> Result<bool, StoreError> {
         self.with(|database| {
             let meta = database.begin_read()?.open_table(META)?;

@@ -1,5 +1,5 @@
-//! A ledger that consists only of reference models, with which the real ledgers are compared, and a store made of it. The tests
-//! and the random program are run with that store first.
+//! A ledger that consists only of reference models, with which the real ledgers are compared, and a store that is based on it.
+//! The tests and the random program are run with that store first.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 

@@ -144,7 +144,8 @@ fn ask() -> AdmitCall {
     }
 }
 
-/// Returns for each notice its name without its end, the value reached, the limit, and how often it was taken.
+/// Returns, for each notice, the first three parts of its name, the value that was reached, the limit, and how often the notice
+/// was taken.
 fn notice_fields(taken: &TakenNotices) -> Vec<(String, i64, i64, u32)> {
     let told = taken.notices.iter().map(|one| {
         let name: Vec<String> = one.id.store_name().split(':').take(3).map(str::to_owned).collect();

@@ -23,7 +23,7 @@ use crate::store::ledger::contract::memory::Model;
 /// The environment variable with the number of operations of one program; a complete run has 100000.
 const OPERATIONS: &str = "WEIR_LEDGER_OPERATIONS";
 const OPERATIONS_DEFAULT: u64 = 3_000;
-/// The environment variable with the seed of the random numbers, if it is not to be the usual one.
+/// The environment variable with the seed of the random numbers. If it is not set, the seed is 1.
 const SEED: &str = "WEIR_LEDGER_SEED";
 
 /// The accounts of a program. There are few, so that several operations concern the same account.
@@ -36,7 +36,8 @@ const MODELS: [&str; 3] = ["[]", "m-1.5", "n/2"];
 const TAGS: [&str; 4] = ["team=a", "team=b", "project=x", "session=1"];
 /// The number of different operation ids. It is small, so that ids are repeated.
 const IDS: i64 = 40;
-/// The time of all operations with an id, in seconds since the Unix epoch, so that an operation is the same from every node.
+/// The time of all operations with an id, in seconds since the Unix epoch. It is fixed, so that every node sends the same
+/// operation for an id.
 const OF_AN_OPERATION_S: i64 = 1_790_000_000;
 
 /// A request that the program assumes to be running.
@@ -207,7 +208,7 @@ impl<'a> Program<'a> {
         assert_eq!(self.fixture.store.top_up(&ask).await, Ok(expected), "{what}: {ask:?}");
     }
 
-    /// Ends a request: billed or not, occasionally one that was not admitted, or with more than its estimate.
+    /// Ends a request, with or without a charge. Occasionally, the request was not admitted, or used more than its estimate.
     fn settle(&mut self) {
         let running = if self.chance(90) {
             let Some(index) = self.some_running() else { return };
@@ -303,7 +304,7 @@ impl<'a> Program<'a> {
         self.record(by, account, change);
     }
 
-    /// Sends a part of a journal: from before or after the watermark, or from the watermark on.
+    /// Sends a part of a journal. The part begins at the watermark, before it or after it.
     async fn send(&mut self, what: &str) {
         let (number, account) = (self.one_of(NODES), usize::from(self.one_of(3)));
         let applied = self.model.watermark(&node(number), ACCOUNTS[account]);

@@ -45,8 +45,8 @@ impl From<StoreError> for DumpEnd {
 }
 
 impl RedisLedger {
-    /// Ends the restore of all accounts: from now on they exist, under this generation. `None` means the generation that is
-    /// set next.
+    /// Ends the restore of all accounts. From then on, they exist and belong to this generation. `None` means the generation that
+    /// is set next.
     ///
     /// # Errors
     /// Redis does not answer.
@@ -64,8 +64,9 @@ impl RedisLedger {
         }
     }
 
-    /// Sends one account; nothing if it does not exist. Past days are read separately. If rows were added to them since, they
-    /// are read again. In the end, everything that was sent is valid for the moment at which the account was last read.
+    /// Sends one account, or nothing if it does not exist. Past days are read separately. A past day is read and sent again if
+    /// rows were added to it in the meantime. In the end, the latest items that were sent agree with the account as it was last
+    /// read.
     async fn dump_account(&self, account: &str, to: &mpsc::Sender<ArchiveItem>) -> Result<(), DumpEnd> {
         let mut sent = BTreeMap::new();
         for _ in 0..ATTEMPTS_MAX {
@@ -84,8 +85,8 @@ impl RedisLedger {
         ))))
     }
 
-    /// Sends the sums of past days, except those that were already `sent` with the values in `told`. Returns whether all sums
-    /// that were read equal those in `told`.
+    /// Sends the sums of the past days in `told`, except for days that were already `sent` with the same values. Returns whether
+    /// the account's sums that were read equal those in `told`.
     async fn dump_days(
         &self,
         account: &str,

@@ -1,8 +1,8 @@
-//! Settlements that a script applies as a batch. There are many settlements of requests from leases, and most have few different
-//! keys and models. So their sums are sent instead of each settlement, in addition to their rows if rows are kept.
+//! Settlements that a script applies as a batch. Requests from leases cause many settlements, but usually with few different keys
+//! and models. So the sums of these settlements are sent instead of each settlement. If rows are kept, the rows are sent too.
 //!
 //! Nothing depends on the order of these settlements except notices and the bounds of token buckets. If the order could matter,
-//! the script returns that and changes nothing. Then each settlement is sent separately.
+//! the script reports this and changes nothing. Each settlement is then sent separately.
 
 use super::{arguments, daily_sums};
 use crate::domain::ledger::consumption::Row;

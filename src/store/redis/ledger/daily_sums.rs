@@ -173,8 +173,8 @@ impl RedisLedger {
     }
 
     /// Stores the sums of subjects by model. If `seen` is given, they replace all sums of the day, provided that the account's
-    /// sums still have exactly `seen` requests. If not, each replaces only the sums of its subject. Returns whether they were
-    /// stored.
+    /// sums still have exactly `seen` requests. If `seen` is `None`, each of them replaces only the sums of its subject. Returns
+    /// whether the sums were stored.
     pub(super) async fn put_subjects(
         &self,
         account: &str,

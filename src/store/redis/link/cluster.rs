@@ -117,7 +117,7 @@ impl Cluster {
         self.map.borrow().as_ref()?.as_ref().ok()?.owner(slot).cloned()
     }
 
-    /// Waits until a condition is true that can change only with the slot map.
+    /// Waits until a condition is true. The condition must depend only on the slot map.
     pub(super) async fn wait_until(&self, is_so: impl FnMut() -> bool) {
         wait_until(self.map.subscribe(), is_so).await;
     }
@@ -132,7 +132,7 @@ impl Cluster {
         self.misplaced.has_any()
     }
 
-    /// Returns the slot map and all masters in it; `None` if not all of them are connected.
+    /// Returns the slot map and the connections to all masters in it; `None` if not all of them are connected.
     fn complete_map(&self) -> Option<(Arc<SlotMap>, Vec<Arc<LiveConnection>>)> {
         let map = self.map.borrow().clone()?.ok()?;
         let lanes = self.lanes.lock();
@@ -217,7 +217,7 @@ impl Cluster {
         !lanes.is_empty() && lanes.values().all(|kept| kept.lane.live_now().is_some())
     }
 
-    /// Reads the slot map from the connected servers, starting with another one each time. If none of them answers, tries all
+    /// Reads the slot map from the connected servers, starting with a different one each time. If none of them answers, tries all
     /// known addresses.
     async fn read_map(&self, turn: usize) -> Result<SlotMap, String> {
         let up: Vec<_> = {

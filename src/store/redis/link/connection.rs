@@ -1,6 +1,6 @@
-//! Connections to a master: the lane's own, additional ones of runtimes, the pauses between attempts, and a server's report about
-//! itself. Also the inspection of the servers: their configuration, for warnings and for `weir check`, and how full their memory
-//! is.
+//! Connections to a master: the lane's own connection, additional connections of runtimes, the pauses between attempts to
+//! connect, and a server's report about itself. This module also inspects the configuration of the servers, for warnings and for
+//! `weir check`, and their memory use.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -317,7 +317,7 @@ pub(super) struct LastAnswer {
 }
 
 impl LastAnswer {
-    /// Creates the value for a connection or server at `now`, which is treated as the time of an answer.
+    /// Creates the value for a new connection or server. `now` is treated as the time of its first answer.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             born: now,

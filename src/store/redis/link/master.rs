@@ -1,8 +1,9 @@
-//! The connection to one master, with its circuit breaker, as calls use it. [`super::supervisor`] establishes it.
+//! The connection to one master, with its circuit breaker, and the way in which calls use it. [`super::supervisor`] establishes
+//! the connection.
 //!
-//! A call never connects. While the lane is up, a call is sent at once. During the first connect, or a reconnect after the
-//! connection was lost, it waits within its budget. While the server is known to be unreachable, it fails at once. So a dead
-//! server costs callers no time, and only the supervisor's next attempt probes it.
+//! A call never connects. While the lane is up, a call is sent at once. While the lane connects for the first time, or reconnects
+//! after a lost connection, a call waits within its budget. While the server is known to be unreachable, a call fails at once. So
+//! callers lose no time to a dead server. Only the supervisor tries to reach it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -229,7 +230,7 @@ impl MasterLane {
     }
 }
 
-/// Waits until a condition is true that can change only with `watched`.
+/// Waits until a condition is true. The condition is checked again whenever `watched` changes.
 pub(super) async fn wait_until<T>(mut watched: watch::Receiver<T>, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         if watched.changed().await.is_err() {

@@ -35,14 +35,14 @@ use crate::store::{
 const SENTINEL_WAIT_MAX: Duration = Duration::from_millis(300);
 /// The interval at which a sentinel is queried even if it has announced nothing.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The channel on which sentinels announce another master.
+/// The channel on which sentinels announce a new master.
 const SWITCHES: &str = "+switch-master";
 
 /// The way in which the server of a lane is found.
 pub(super) enum MasterFinder {
-    /// It is the configured server, which must be a master.
+    /// The lane uses the configured server, which must be a master.
     Standalone(RedisAddress),
-    /// It is a node of a cluster. If it is a replica, it redirects calls to its master itself.
+    /// The lane uses this node of a cluster. If the node is a replica, it redirects calls to its master itself.
     Node(RedisAddress),
     Sentinel(Sentinels),
 }
@@ -74,8 +74,8 @@ impl MasterFinder {
         }
     }
 
-    /// Returns the rights that the user lacks at the sentinels, with the `ACL SETUSER` arguments that grant them; `None` if
-    /// it has all.
+    /// Returns the rights that the user lacks at the sentinels, with the `ACL SETUSER` arguments that grant them; `None` if the
+    /// user has all rights.
     pub(super) fn complaint(&self) -> Option<String> {
         let Self::Sentinel(sentinel) = self else { return None };
         let denied = sentinel.denied.lock();
@@ -87,7 +87,7 @@ impl MasterFinder {
         matches!(self, Self::Sentinel(_))
     }
 
-    /// Follows the sentinels' announcements of another master, for a lane. Never returns.
+    /// Follows the sentinels' announcements of a new master for a lane. Never returns.
     pub(super) async fn follow(&self, lane: &MasterLane) {
         match self {
             Self::Standalone(_) | Self::Node(_) => std::future::pending().await,
@@ -108,7 +108,7 @@ pub(super) struct Sentinels {
     denied: Mutex<BTreeMap<&'static str, String>>,
 }
 
-/// The rights that weir needs at a sentinel: to query the master, and to be notified of another one.
+/// The rights that weir needs at a sentinel: to query the master's address, and to be notified of a new master.
 const ASK_RIGHT: &str = "+sentinel|get-master-addr-by-name";
 const SUBSCRIBE_RIGHTS: &str = "+subscribe &+switch-master";
 
@@ -123,7 +123,7 @@ impl Sentinels {
         }
     }
 
-    /// Records a right that the user lacks at a sentinel, logs it the first time, and returns the message.
+    /// Records a right that the user lacks at a sentinel, and returns a message about it. Logs the message the first time.
     fn report_denied(&self, sentinel: &RedisAddress, what: &str, grant: &'static str) -> String {
         let text = format!(
             "the sentinel {sentinel}: user {:?} may not {what}: grant {grant}",
@@ -144,7 +144,7 @@ impl Sentinels {
     }
 
     /// Queries each sentinel until one names a server that confirms that it is the master. If a named server has become a
-    /// replica, the master of that replica is used: a failover without the sentinels is visible there first.
+    /// replica, uses the master of that replica. The sentinels may not know this master yet if they did not perform the failover.
     async fn open(&self, lane: &Arc<MasterLane>) -> Result<DialedConnection, String> {
         let mut reasons = Vec::new();
         for (index, sentinel) in self.in_turn() {
@@ -243,7 +243,8 @@ impl Sentinels {
         Ok(connection)
     }
 
-    /// Records the master that the sentinel names, at once when it announces a switch. Returns when the connection is lost.
+    /// Queries the sentinel for the master repeatedly, and at once when the sentinel announces a switch. Records the master that
+    /// it names. Returns when the connection is lost.
     async fn listen(&self, mut connection: MultiplexedConnection, told: &SentinelPushes, lane: &MasterLane) {
         while let Ok(Ok(named)) = timeout(SENTINEL_WAIT_MAX, self.fetch_master(&mut connection)).await {
             lane.announced.send_if_modified(|known| {
@@ -284,7 +285,7 @@ async fn follow_replica(lane: &Arc<MasterLane>, named: &RedisAddress) -> Result<
     Ok(opened)
 }
 
-/// A new connection, with the server's report; `None` if the user may not read it.
+/// A new connection, with the server's report. The report is `None` if the ACL user may not read it.
 pub(super) struct DialedConnection {
     pub(super) live: Arc<LiveConnection>,
     pub(super) report: Option<ServerReport>,
@@ -371,7 +372,7 @@ impl MasterLane {
     }
 }
 
-/// Reads a server's report. If the user lacks the right for it, that is not an error, and the result is `None`.
+/// Reads a server's report. Returns `None`, and no error, if the ACL user may not read the report.
 pub(super) async fn fetch_report(connection: &mut MultiplexedConnection) -> RedisResult<Option<ServerReport>> {
     let info: RedisResult<String> = ::redis::cmd("INFO").query_async(connection).await;
     match info {

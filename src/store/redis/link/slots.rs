@@ -76,7 +76,7 @@ impl SlotMap {
         self.ranges.iter().map(|(.., address)| address).collect()
     }
 
-    /// Whether a hash slot that had a master has another one in `next`.
+    /// Whether a hash slot that has a master here has a different master in `next`.
     pub(super) fn hands_over_to(&self, next: &Self) -> bool {
         self != next
             && self.ranges.iter().any(|(first, last, address)| {
@@ -103,28 +103,28 @@ fn read_range(entry: &Value, asked: &RedisAddress) -> Option<(HashSlot, HashSlot
     Some((slot(first)?, slot(last)?, address))
 }
 
-/// The interval at which the masters are searched for misplaced keys. A search takes some ten milliseconds of a master's time
-/// in total, in small parts.
+/// The interval at which the masters are searched for misplaced keys. A search takes some ten milliseconds of a master's time in
+/// total, divided among many short queries.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// The time until the masters are searched again if there are misplaced keys. By then, most slots have been moved completely.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The time until weir checks again whether all masters are connected.
 const WHOLE_WAIT: Duration = Duration::from_millis(200);
-/// Maximum number of hash slots in one query of a master, so that calls after it do not wait for long.
+/// Maximum number of hash slots in one query of a master. It is limited so that later calls do not wait long for the query.
 const SLOTS_AT_ONCE: usize = 256;
-/// The timeout of the answer to such a query.
+/// The timeout of the answer to a query in the search for misplaced keys.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Maximum number of keys of a hash slot that are examined. On a master that does not own the slot, most keys are weir's, or
-/// none.
+/// Maximum number of keys of a hash slot that are examined. If a master does not own the slot, either most of its keys in the
+/// slot are weir's, or none are.
 const KEYS_AT_ONCE: usize = 100;
 /// Maximum number of hash slots that the log names.
 const NAMED_MAX: usize = 5;
 
 type MisplacedBySlot = BTreeMap<HashSlot, MisplacedKey>;
 
-/// Searches the masters for keys of weir in hash slots that they do not own. While a slot is being moved, there are some for a
-/// moment. If a move was interrupted, or a failover came in between, they stay, and an account may have a part on each of two
-/// masters. No call sees both parts, so the operator must be notified.
+/// Searches the masters for keys of weir in hash slots that they do not own. While a slot is being moved, such keys exist for a
+/// moment. If the move is interrupted, or if a failover happens during the move, they remain. The data of an account may then be
+/// divided between two masters. No call sees both parts, so the operator must be notified.
 pub(super) struct MisplacedKeys {
     /// The prefix of the names of weir's keys.
     prefix: String,

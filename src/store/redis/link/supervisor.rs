@@ -85,7 +85,8 @@ impl MasterLane {
         }
     }
 
-    /// Makes one attempt to connect. If it takes longer than the budget of waiting calls, they fail, and the attempt continues.
+    /// Makes one attempt to connect. If the attempt takes longer than the budget of a call, all waiting calls fail, and the
+    /// attempt continues.
     async fn connect(self: &Arc<Self>, finder: &MasterFinder) -> Result<DialedConnection, String> {
         let attempt = timeout(CONNECT_WAIT_MAX, finder.open(self));
         tokio::pin!(attempt);
@@ -122,8 +123,8 @@ impl MasterLane {
         }
     }
 
-    /// Returns when the connection is given up: by a call, because it was closed, because another master is announced, or because
-    /// of the server's report.
+    /// Watches the connection, and returns when it is given up. Reasons are that it was closed, that a call got no answer, that
+    /// another master was announced, that rights are missing, or that the server's report does not permit its use.
     async fn watch(
         &self,
         number: u64,
@@ -237,8 +238,8 @@ impl Drop for SuspicionGuard {
 }
 
 impl MasterLane {
-    /// Called when a call got no answer since the moment `since`. Sends a PING on the connection, after all commands that
-    /// were sent there. If nothing is answered on any connection for [`SILENCE_MAX`], the lane's connection is given up.
+    /// Called when a call got no answer since the moment `since`. Sends a PING on the connection, after all commands that were
+    /// already sent on it. If no answer arrives on any connection for [`SILENCE_MAX`], gives up the lane's connection.
     pub(super) fn suspect(self: &Arc<Self>, number: u64, since: Instant) {
         self.runtime_connections.drop_own();
         let live = self.live_now().filter(|live| live.number == number);
@@ -269,8 +270,8 @@ async fn sign_of_life(mut connection: MultiplexedConnection) -> bool {
     answer.err().map(|error| RedisErrorMeaning::of(&error)) != Some(RedisErrorMeaning::Broken)
 }
 
-/// The maximum delay of a timer. If a timer fires later, this process was suspended or overloaded, and has read no answers
-/// meanwhile.
+/// The maximum delay of a timer. If a timer fires later, this process was suspended or overloaded, and read no answers during the
+/// delay.
 const LATE_MAX: Duration = Duration::from_millis(10);
 
 /// The timeout of a call that waits for its answer. Redis answers the calls of a connection in order, so a waiting call is
@@ -278,13 +279,13 @@ const LATE_MAX: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTimeout {
     began: Instant,
-    /// The timeout without any answer on the connection.
+    /// The maximum time without any answer on the connection.
     silence: Duration,
     /// The timeout in total.
     total: Duration,
     /// The time of the next check.
     next_check: Instant,
-    /// The delay of the last check, because this process was suspended or overloaded.
+    /// The delay of the last check, if this process was suspended or overloaded.
     late: Duration,
 }
 
@@ -315,8 +316,8 @@ impl CallTimeout {
         self.silence
     }
 
-    /// Checks the timeout. `last_answer` is that of the connection on which the answer is expected; `None` if there is no
-    /// connection yet.
+    /// Checks the timeout. `last_answer` belongs to the connection on which the call expects its answer. It is `None` if there is
+    /// no connection yet.
     pub(super) fn check(&mut self, last_answer: Option<&LastAnswer>, now: Instant) -> TimeoutCheck {
         let late = now.saturating_duration_since(self.next_check);
         // The extra time is granted once for each delay of this process: answers that arrived meanwhile are read within less

@@ -111,7 +111,7 @@ impl TestCluster {
         self.servers[0].ask(&["CLUSTER", "KEYSLOT", key]).await
     }
 
-    /// Waits until scripts were called `more` times since, including calls that were redirected.
+    /// Waits until scripts have been called `more` times after the beginning of this wait. Redirected calls are included.
     pub(crate) async fn until_called(&self, more: u64) {
         let before = self.calls().await;
         until("scripts are called", async || self.calls().await >= before + more).await;
@@ -129,7 +129,7 @@ impl TestCluster {
         sum
     }
 
-    /// Returns which of the first three servers owns the hash slot of a key, by the ranges at the start.
+    /// Returns the index of the server that owned the hash slot of a key when the cluster was started.
     pub(crate) async fn place_of(&self, key: &str) -> usize {
         let slot = self.slot_of(key).await;
         let inside = |(first, last): &(&str, &str)| (first.parse().unwrap()..=last.parse().unwrap()).contains(&slot);

@@ -79,8 +79,8 @@ impl AccountTable {
         Ok(found)
     }
 
-    /// Replaces the sums of a day, if the account's sums have exactly `seen` requests. Returns whether they had. The new sums are
-    /// on disk when this returns.
+    /// Replaces the sums of a day, if the account's sums have exactly `seen` requests. Returns whether the sums were replaced.
+    /// The new sums are on disk when this returns.
     pub(in crate::store::embedded::ledger) fn put_sums(
         &self,
         id: &str,
@@ -156,8 +156,8 @@ impl OpenDays {
         }
     }
 
-    /// Replaces the sums of a day, if the account's sums have exactly `seen` requests. Returns whether they had; `None` if the
-    /// day is not open.
+    /// Replaces the sums of a day, if the account's sums have exactly `seen` requests. Returns whether the sums were replaced;
+    /// `None` if the day is not open.
     pub(super) fn replace(&mut self, day: i64, sums: &DailySums, seen: u64, now_ms: i64) -> Option<bool> {
         let before = self.0.get_mut(&day)?;
         if before.requests() != seen {

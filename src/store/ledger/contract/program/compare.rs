@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Program<'_> {
-    /// Makes the engine lose everything since its last snapshot, but not the model. Holds are released on both sides, because the
+    /// Returns the engine to its last snapshot, but leaves the model unchanged. Holds are released on both sides, because the
     /// contract does not promise that they survive. Then all nodes send again what the engine has lost.
     pub(super) async fn fail_over(&mut self) {
         let Some(failover) = &self.fixture.failover else { return };
@@ -81,8 +81,8 @@ impl Program<'_> {
         }
     }
 
-    /// Replaces the sums of a day: with those of half of its rows, and then with those of all its rows. If the number of requests
-    /// is not the current one, nothing changes.
+    /// Replaces the sums of a day with the sums of half of its rows, and then with the sums of all its rows. Also tries both with
+    /// a wrong number of requests, which must change nothing.
     pub(super) async fn mend(&mut self, what: &str) {
         let (store, account) = (&self.fixture.store, ACCOUNTS[usize::from(self.one_of(3))]);
         let day = self.now().div_euclid(DAY_MS) - i64::from(self.one_of(3));
@@ -209,8 +209,9 @@ impl Program<'_> {
 }
 
 impl Program<'_> {
-    /// Sets a record with other terms or another state, based on one of the last records that an operator has read. If that one
-    /// is outdated, nothing changes. Suspended accounts are mostly resumed, so that the program does not run out of active ones.
+    /// Sets a record with other terms or another state, based on one of the last records that an operator has read. If that
+    /// record is outdated, nothing changes. Suspended accounts are mostly resumed, so that the program does not run out of active
+    /// ones.
     pub(super) async fn set_terms(&mut self, what: &str) {
         let account = usize::from(self.one_of(3));
         let is_earlier = self.chance(20);
@@ -235,7 +236,7 @@ impl Program<'_> {
         self.see(account, expected.then_some(to)).await;
     }
 
-    /// Stores the record that was set, or otherwise the current record, as read by an operator.
+    /// Records that an operator has read the record that was set, or the current record if none was set.
     async fn see(&mut self, account: usize, set: Option<AccountRecord>) {
         let record = match set {
             Some(record) => record,
@@ -247,7 +248,7 @@ impl Program<'_> {
         self.records[account].push(record);
     }
 
-    /// Makes every node send the records that it has set to the store again, in any order, as after a failover.
+    /// Sends all records that operators have read to the store again, in any order, as nodes do after a failover.
     pub(super) async fn tell_records_again(&mut self) {
         for (account, seen) in ACCOUNTS.into_iter().zip(&self.records) {
             let mut told = seen.clone();
@@ -298,7 +299,8 @@ impl Program<'_> {
         }
     }
 
-    /// Ends several requests of one node in a row that were admitted from leases of one account, or whose settlements say so.
+    /// Settles several requests of one node in a row. The requests were admitted from leases of one account, or their settlements
+    /// claim that they were.
     pub(super) fn settle_leased(&mut self) {
         let (node, first) = (self.one_of(NODES), self.one_of(KEYS));
         for _ in 0..self.one_of(9) {
