@@ -38,7 +38,9 @@ pub struct Version {
 
 /// The error that a string is not a [`Version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not a version: a version is a number, a hyphen and 8 hexadecimal digits, such as 17-5f3a9c21; the command `show` prints it")]
+#[error(
+    "not a version: a version is a number, a hyphen and 8 hexadecimal digits, such as 17-5f3a9c21; the command `show` prints it"
+)]
 pub struct VersionError;
 
 impl Version {

@@ -77,7 +77,9 @@ pub(crate) enum AdminClientError {
         why: String,
     },
     /// A change with an operation id was sent twice, and both responses were lost.
-    #[error("{lost}; run the same command again with --operation-id {id}, so that the change takes effect exactly once")]
+    #[error(
+        "{lost}; run the same command again with --operation-id {id}, so that the change takes effect exactly once"
+    )]
     Unsure {
         /// The error of the last attempt.
         lost: Box<AdminClientError>,

@@ -189,7 +189,9 @@ pub(crate) enum CertificateError {
     #[error("the private key does not belong to the first certificate of the chain")]
     OtherKey,
     /// The private key's kind or size is not supported.
-    #[error("the private key has an unsupported type or size: use RSA with 2048 to 8192 bits, ECDSA with P-256 or P-384, or Ed25519")]
+    #[error(
+        "the private key has an unsupported type or size: use RSA with 2048 to 8192 bits, ECDSA with P-256 or P-384, or Ed25519"
+    )]
     UnusableKey,
 }
 

@@ -485,5 +485,8 @@ fn certificates_are_told_with_their_names_and_ends() {
         text.contains("weir.toml:1: key `gateway.tls.certificate.1`: cannot use chain "),
         "{text}"
     );
-    assert!(text.contains("the private key does not belong to the first certificate"), "{text}");
+    assert!(
+        text.contains("the private key does not belong to the first certificate"),
+        "{text}"
+    );
 }

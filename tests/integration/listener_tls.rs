@@ -187,7 +187,8 @@ fn certificates_are_exchanged_under_load_and_a_broken_one_leaves_the_old_one_ser
         let other = authority.files("other", &["api.test"], Kind::Ecdsa);
         std::fs::copy(&other.chain, &shown.chain).unwrap();
         wait_until("the certificate of another key to be told", || {
-            weir.logs().contains("the private key does not belong to the first certificate")
+            weir.logs()
+                .contains("the private key does not belong to the first certificate")
         });
         assert_eq!(gets(), last);
         shown.replace_with(&other);

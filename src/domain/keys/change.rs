@@ -84,7 +84,9 @@ pub enum KeyChangeError {
     #[error("a reset period requires a quota, but the key has no quota; set a quota, or leave out the reset period")]
     ResetWithoutQuota,
     /// The new secret is the key's previous secret.
-    #[error("the key was not rotated, because the new secret is the same as the previous secret; rotate the key with another seed")]
+    #[error(
+        "the key was not rotated, because the new secret is the same as the previous secret; rotate the key with another seed"
+    )]
     TextReused,
 }
 

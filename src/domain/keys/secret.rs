@@ -89,7 +89,9 @@ impl fmt::Display for KeyPrefix {
 
 /// The error that a prefix in the configuration is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the key prefix {text:?} is invalid: a prefix must have 1 to {KEY_PREFIX_CHARS_MAX} characters, each from a-z or 0-9")]
+#[error(
+    "the key prefix {text:?} is invalid: a prefix must have 1 to {KEY_PREFIX_CHARS_MAX} characters, each from a-z or 0-9"
+)]
 pub(crate) struct KeyPrefixError {
     text: String,
 }

@@ -121,7 +121,9 @@ pub enum UrlError {
     #[error("the only placeholder allowed is {{model}}, at most once, in the path or query")]
     Placeholder,
     /// The base URL has a path.
-    #[error("the base_url must not have a path, because the paths come from the provider file: give scheme://host[:port]")]
+    #[error(
+        "the base_url must not have a path, because the paths come from the provider file: give scheme://host[:port]"
+    )]
     BasePath,
 }
 

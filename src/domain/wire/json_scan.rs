@@ -274,7 +274,9 @@ pub enum ScanError {
         at: usize,
     },
     /// The body has more references to state at a provider than [`ScanLimits::references_max`].
-    #[error("the body names more than {references_max} files, items and other objects at the provider; the first one beyond the limit is at byte {at}")]
+    #[error(
+        "the body names more than {references_max} files, items and other objects at the provider; the first one beyond the limit is at byte {at}"
+    )]
     TooManyReferences {
         /// The offset of the first identifier beyond the limit.
         at: usize,

@@ -18,7 +18,8 @@ use crate::domain::{
 /// member means a failure.
 const RESPONSE_MEMBERS: [(&str, bool); 3] = [("output", false), ("result", false), ("error", true)];
 /// The reason for refusing a result that belongs to no call.
-const NO_CALL: &str = "no earlier call has this id, and no earlier call of this name still lacks a result; send the call as well";
+const NO_CALL: &str =
+    "no earlier call has this id, and no earlier call of this name still lacks a result; send the call as well";
 /// The reason for refusing a second result of a call.
 const SECOND_RESULT: &str = "the call of this result already has another result; send one result for each call";
 
