@@ -175,7 +175,7 @@ impl Admin {
         }
     }
 
-    /// Returns the reader of the log in all log backends.
+    /// Returns the log reader, which reads from all log backends.
     pub(crate) fn log(&self) -> &Arc<LogReader> {
         &self.log
     }

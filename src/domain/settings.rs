@@ -241,7 +241,8 @@ pub(crate) fn optional_table<T: Settings>() -> SettingKind<Option<T>> {
     in_place(read).shown_as(TableHeader::Optional, T::describe_keys)
 }
 
-/// Returns the kind of a table that is `None` unless the file contains the table's setting `switch`.
+/// Returns the setting kind of an optional table. The value is `None` unless the file contains the setting of the table that
+/// `switch` names.
 pub(crate) fn table_with<T: Settings>(switch: &'static str) -> SettingKind<Option<T>> {
     let read = SettingKind::of(move |given| {
         let mut section = given.table()?;

@@ -1,6 +1,6 @@
-//! The content of an answer, split into deltas: deterministic text derived from the prompt, and thinking or a tool call. This
-//! module also has the types that all protocol modules share: the answer to render, the usage to report, and the events of a
-//! stream.
+//! The content of an answer, split into deltas: deterministic text (derived from the prompt), and possibly thinking or a tool
+//! call. This module also has the types that all protocol modules share: the answer to render, the usage to report, and the
+//! events of a stream.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

@@ -48,7 +48,7 @@ pub(crate) struct Feeder {
 }
 
 impl Feeder {
-    /// Creates the feeder of a lane and sink. It reports its progress to `stats`.
+    /// Creates the feeder that passes the rows of `journal` to `sink` and reports its progress to `stats`.
     pub(crate) fn new(journal: Arc<Journal>, sink: Arc<dyn Sink>, stats: Arc<SinkStats>) -> Self {
         stats.set_lag_unknown(journal.node(), None);
         let tail = Arc::new(LogTail::for_journal(&journal, sink.batching()));

@@ -68,7 +68,7 @@ impl Predecessor {
         Ok(this)
     }
 
-    /// Returns a handle for reporting that this process does not start.
+    /// Returns a handle for reporting that this process failed to start.
     pub(in crate::wiring) fn failure_reporter(&self) -> Result<FailureReporter, StartError> {
         self.line.try_clone().map(FailureReporter).map_err(connection_error)
     }

@@ -391,8 +391,8 @@ struct InputCounts {
 }
 
 impl InputCounts {
-    /// Reads the input counts of one run of an answer. If the run does not split its cache writes, they are split in the same
-    /// ratio as those of the answer.
+    /// Reads the input counts of one run of an answer. If the run reports only the sum of its cache writes, the sum is divided
+    /// among the cache lifetimes in the same ratio as in the whole answer.
     fn of_run(run: InputFields<'_>, answer: &Self) -> Self {
         let mut counts = Self::default();
         counts.merge(run);
