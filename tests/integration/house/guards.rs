@@ -1,4 +1,4 @@
-//! A call of the embedded store that holds its files takes no second guard of them: between the two there may be somebody who
+//! A call of the embedded store that holds its files takes no second guard for them: between the two there may be somebody who
 //! waits for the first one to go, and the second one waits behind that.
 
 use super::none;
