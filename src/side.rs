@@ -376,7 +376,7 @@ mod tests {
             r#"{"ready":false,"reasons":["store_unreachable","store_refused","admin_not_listening","no_provider_on","#,
             r#""draining","journal_full"],"warnings":["store_rights_missing","store_evicted"],"#,
             r#""details":["redis at h:1: user \"weir\" may not run \"get\": grant +get","#,
-            r#""the journal has no room: the disk is full; free some space on its disk: no request is served until the journal has room again"],"#,
+            r#""the journal has no room: the disk is full; no request is served until the journal has room again, so free some space on its disk"],"#,
             r#""clock_offset_seconds":null}"#
         );
         assert_eq!(text(response).await, expected);

@@ -338,7 +338,7 @@ mod tests {
                 "",
                 "field `rpn` is unknown: did you mean `rpm`?",
             ),
-            ("/v1/keys/other", json!({}), "id", "give a key id"),
+            ("/v1/keys/other", json!({}), "id", "not a key id"),
         ] {
             let (told, said) = fault(asked::<UpdateKey>(target, &body).unwrap_err());
             assert_eq!(told, field, "{said}");

@@ -472,7 +472,7 @@ mod tests {
             lines,
             [
                 "translations of both (strict): gemini->messages",
-                "translations of native (strict): none, because its providers speak each of its protocols",
+                "translations of native (strict): none, because the model's providers speak all of its protocols",
                 "translations of one (lossy): messages->responses, gemini->responses",
             ]
         );

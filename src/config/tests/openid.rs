@@ -58,7 +58,7 @@ fn a_provider_that_could_be_read_on_its_way_or_lets_nobody_in_is_refused() {
 fn browsers_have_to_find_back() {
     let whole = section("");
     let off = one_error(&whole.replace("listen = \"127.0.0.1:8083\"", ""));
-    assert!(off.contains("has no listener"), "{off}");
+    assert!(off.contains("has no effect without a listener"), "{off}");
     let certificate = "[[console.tls.certificate]]\nchain = \"c\"\nkey = \"env:K\"\n";
     let everywhere = format!("{}{certificate}", whole.replace("127.0.0.1:8083", "0.0.0.0:8083"));
     let lost = one_error(&everywhere);

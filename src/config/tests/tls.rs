@@ -47,7 +47,7 @@ fn the_admin_api_over_tcp_has_tls_and_asks_for_certificates_in_any_case() {
     assert!(one_error(listen).starts_with("weir.toml:2: key `admin.listen`: needs TLS"));
     let open = one_error(&format!("{listen}{certificate}"));
     assert!(
-        open.starts_with("weir.toml:2: key `admin.listen`: accepts only clients with a certificate"),
+        open.starts_with("weir.toml:2: key `admin.listen`: needs client certificates"),
         "{open}"
     );
     let idle = one_error(certificate);

@@ -64,7 +64,7 @@ fn a_provider_without_its_secret_is_off_and_unlisted() {
     assert!(
         warnings[0]
             .to_string()
-            .contains("`anthropic` is off: its secret env:ANTHROPIC_API_KEY is absent")
+            .contains("`anthropic` is off and its models are not listed, because its secret env:ANTHROPIC_API_KEY is absent")
     );
     assert!(
         catalogue

@@ -34,7 +34,7 @@ fn a_folder_that_is_removed_or_replaced_takes_nothing_until_it_is_put_back() {
     until(|| journal.unavailability() == Some(JournalUnavailable::Gone(here.clone())));
     let refused = journal.reserve(1).unwrap_err().to_string();
     assert!(
-        refused.contains("removed or replaced") && refused.contains("put back"),
+        refused.contains("removed or replaced") && refused.contains("put it back"),
         "{refused}"
     );
     // What runs still ends, in the files that are open.
