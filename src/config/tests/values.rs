@@ -122,6 +122,6 @@ fn values_of_what_is_beside_are_checked_key_by_key() {
         ("[provider.x]\nbase_url = \"http://user@x\"", "provider.x.base_url"),
     ]);
     let long = format!("[admin]\nsocket = \"/{}\"", "x".repeat(107));
-    assert!(one_error(&long).contains("107 bytes"));
+    assert!(one_error(&long).contains("at most 107"));
     assert!(parse(&format!("[admin]\nsocket = \"/{}\"", "x".repeat(106))).is_ok());
 }
