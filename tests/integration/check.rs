@@ -426,7 +426,7 @@ fn keys_for_everybody_whom_a_public_provider_knows_are_warned_of() {
         "https://gitlab.com",
     ] {
         let [warning] = warned(public, "").try_into().unwrap();
-        for part in [public, "everybody", "`groups`", "`people`"] {
+        for part in [public, "every user", "`groups`", "`people`"] {
             assert!(warning.contains(part), "{part}: {warning}");
         }
         assert_eq!(

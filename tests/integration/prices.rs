@@ -41,7 +41,7 @@ fn a_changed_price_list_is_loaded_anew_or_not_at_all() {
     std::fs::write(&file, list("mine-3", "4.5")).unwrap();
     wait_until("the float is refused", || {
         let logs = weir.logs();
-        logs.contains("prices.toml:4:") && logs.contains("key `output`: write a decimal number in quotes")
+        logs.contains("prices.toml:4:") && logs.contains("key `output`: expected a decimal number in quotes")
     });
     let price = shown(&weir);
     assert_eq!(

@@ -127,5 +127,5 @@ fn an_answer_that_is_none_is_said_to_be_without_its_words() {
         answer.raw(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"status\"");
         answer.cut();
     });
-    assert_unknown(&broken, "the connection broke off or the answer is not HTTP: ");
+    assert_unknown(&broken, "the connection was lost, or the answer is not HTTP: ");
 }

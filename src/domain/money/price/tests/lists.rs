@@ -93,7 +93,7 @@ fn a_float_is_refused_with_file_line_and_key() {
         (
             "output = \"1\", cache_read = \"0.0000001\"",
             "",
-            "p.toml:6: price `m`: key `cache_read`: give at most 6 decimal places",
+            "p.toml:6: price `m`: key `cache_read`: the number has too many decimal places; give at most 6",
         ),
         ("output = \"-1\"", "", "p.toml:6: price `m`: key `output`: expected a decimal number"),
         (
