@@ -9,10 +9,10 @@
 //! - `:version` is the number of changes so far, `:feed` contains the last of them as `<version> <digest> [<digest>]`,
 //! - `:former` maps the digest of a replaced secret to a key id. The secret stays valid until the time in the key's record,
 //! - `:gone` contains the ids of deleted keys, so that a node with outdated data does not restore a deleted key,
-//! - `:generation` is a random string written by `weir store init`. A node remembers the first generation that it reads. A
-//! Redis without this generation was emptied or replaced. In that case, the store returns "unavailable", never "unknown key",
+//! - `:generation` is a random string written by `weir store init`. A node remembers the first generation that it reads. A Redis
+//!   without this generation was emptied or replaced. In that case, the store returns "unavailable", never "unknown key",
 //! - `:sign-in:<digest>` is a sign-in document, which expires. For an access token's document, `<digest>` is the digest of the
-//! token,
+//!   token,
 //! - `:session:<digest>` is the provider and credential that serve state of an account at a provider; it expires,
 //! - `:web:<digest>` is a browser session, `:web` contains all of them (see `web_sessions/head.lua`),
 //! - `:stability:<hour>` contains the stability counters of an hour (see `stability.rs`),

@@ -149,7 +149,10 @@ async fn verify_names_rows_that_are_there_twice_also_where_the_sums_are_right() 
     answer["again"] = 1.into();
     let (told, _) = run(all((200, answer)), VERIFY).await;
     let error = told.unwrap_err().to_string();
-    assert!(error.contains("the rows of 1 account days") && error.contains("docs/log.md"), "{error}");
+    assert!(
+        error.contains("the rows of 1 account days") && error.contains("docs/log.md"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

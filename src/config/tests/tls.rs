@@ -51,7 +51,10 @@ fn the_admin_api_over_tcp_has_tls_and_asks_for_certificates_in_any_case() {
         "{open}"
     );
     let idle = one_error(certificate);
-    assert!(idle.contains("key `admin.tls`: has no effect without a listener"), "{idle}");
+    assert!(
+        idle.contains("key `admin.tls`: has no effect without a listener"),
+        "{idle}"
+    );
     let whole = format!("{listen}[admin.tls]\nclient_ca_file = \"ca.pem\"\n{certificate}");
     let tcp = parse(&whole).unwrap().admin;
     let tcp = tcp.tcp().expect("on");

@@ -61,11 +61,9 @@ fn settings_model(name: &str, providers: &[&str]) -> RawModel {
 fn a_provider_without_its_secret_is_off_and_unlisted() {
     let (catalogue, warnings) = with_secrets(&["OPENAI_API_KEY"], &CatalogueSettings::default());
     assert_eq!(warnings.len(), shipped().len() - 1);
-    assert!(
-        warnings[0]
-            .to_string()
-            .contains("`anthropic` is off and its models are not listed, because its secret env:ANTHROPIC_API_KEY is absent")
-    );
+    assert!(warnings[0].to_string().contains(
+        "`anthropic` is off and its models are not listed, because its secret env:ANTHROPIC_API_KEY is absent"
+    ));
     assert!(
         catalogue
             .served_models()

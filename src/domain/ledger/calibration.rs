@@ -5,7 +5,7 @@
 //! Each is compared with every finished request:
 //!
 //! - **Like the last request**: the number of tokens that the last request read. This prediction is right if prompts have the
-//! same beginning. It is also right if nothing is ever read from a cache.
+//!   same beginning. It is also right if nothing is ever read from a cache.
 //! - **All but the new turns**: the number of tokens up to the model's last answer, because this part of the conversation was
 //!   sent before. This prediction is right for agents, even for many conversations at the same time.
 //!

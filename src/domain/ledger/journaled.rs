@@ -6,7 +6,7 @@
 //! distinguished from damage (`journal/replay.rs`).
 //!
 //! - A number has seven bits in each byte, the lowest bits first. If the highest bit of a byte is set, another byte follows. The
-//! last byte contains its seven bits plus one, so that it is never zero.
+//!   last byte contains its seven bits plus one, so that it is never zero.
 //! - A signed number is stored as an unsigned one: 0, -1, 1, -2, ... are stored as 0, 1, 2, 3, ...
 //! - A string is its length in bytes, followed by its UTF-8. Each zero byte in it is replaced by two bytes that never occur in
 //!   UTF-8.

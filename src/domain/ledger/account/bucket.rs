@@ -13,8 +13,8 @@
 //! - Granting a request writes all levels, with `at = max(at, now)`, and removes the bucket of a limit that is not set. Refusing
 //!   a request writes nothing.
 //! - If a token bucket exists and has a limit, a settlement deducts `min(used, 3 * limit) - min(estimated, limit)` tokens from
-//! it. This number may be negative. The level is clamped to `-capacity` and `capacity`, and its time does not change. A settlement
-//!   does not create a bucket.
+//!   it. This number may be negative. The level is clamped to `-capacity` and `capacity`, and its time does not change. A
+//!   settlement does not create a bucket.
 //! - The unused part of leases is lent: it is deducted from the bucket. The bucket refills only up to `capacity` minus the lent
 //!   part, but not to less than zero. So the bucket and the leases together never exceed `capacity`.
 

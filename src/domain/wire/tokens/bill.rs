@@ -16,11 +16,11 @@
 //!
 //! - Output up to the requested limit, and up to the model's limit. Both apply to each run of the model. The number of runs is
 //!   the length of the list of runs in the report ([`crate::domain::wire::usage::Run`]). Without a list, it is the number of
-//!   calls of the provider's own tools plus one, at most [`RUNS_BY_TOOLS_MAX`]. Each image adds [`IMAGE_TOKENS_MAX`], for up
-//!   to [`IMAGES_MAX`] images.
+//!   calls of the provider's own tools plus one, at most [`RUNS_BY_TOOLS_MAX`]. Each image adds [`IMAGE_TOKENS_MAX`], for up to
+//!   [`IMAGES_MAX`] images.
 //! - Input up to the model's context, in each run.
 //! - More input or output if weir has seen its text: up to [`ESTIMATE_TIMES_MAX`] times the estimate of the text. In this case,
-//! the provider has exceeded the limit, but the client has the text.
+//!   the provider has exceeded the limit, but the client has the text.
 //! - For a model without known limits, [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`]; for each tool, [`CALLS_PLAUSIBLE`] calls.
 //!
 //! So a mistake of a provider costs hundreds of dollars at most, and usually no more than the client's own limit allows.

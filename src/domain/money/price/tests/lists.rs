@@ -95,7 +95,11 @@ fn a_float_is_refused_with_file_line_and_key() {
             "",
             "p.toml:6: price `m`: key `cache_read`: the number has too many decimal places; give at most 6",
         ),
-        ("output = \"-1\"", "", "p.toml:6: price `m`: key `output`: expected a decimal number"),
+        (
+            "output = \"-1\"",
+            "",
+            "p.toml:6: price `m`: key `output`: expected a decimal number",
+        ),
         (
             "output = \"1\"",
             "reasoning = 3.75",
