@@ -7,7 +7,7 @@ use std::fmt::Write;
 const SEARCHED_BYTES: usize = 16;
 
 /// Whether this byte is a character that must be escaped in a JSON string.
-pub(crate) const fn is_escaped(byte: u8) -> bool {
+const fn is_escaped(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
 }
 

@@ -301,7 +301,9 @@ impl AnswerTranslation {
         end: bool,
         usage: Option<Usage>,
     ) -> Result<(), AnswerFault> {
-        let mut out = String::with_capacity(piece.as_ref().map_or(0, |bytes| EXPANSION * bytes.len()));
+        // Nothing is written for a piece of a non-streaming answer.
+        let expected = piece.as_ref().filter(|_| !self.is_whole());
+        let mut out = String::with_capacity(expected.map_or(0, |bytes| EXPANSION * bytes.len()));
         if self.end == TranslationEnd::Open {
             if let Some(bytes) = piece.as_deref() {
                 self.read(bytes, &mut out);
