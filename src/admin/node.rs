@@ -208,7 +208,9 @@ impl AdminHandler for RemoveFormerRows {
         let seen = store.lists().log_days(&account, number..=number).await?.pop();
         let (mut rows, mut proven) = (0, true);
         if let Some(seen) = seen.filter(|seen| seen.rows > 0) {
-            proven = verify::prove(admin, &account, number).await?.is_proven();
+            let found = verify::prove(admin, &account, number).await?;
+            // A row that only the journal has would be lost with the journal.
+            proven = found.is_proven() && found.counts.pending == 0;
             if proven {
                 admin.audit(author.peer, "log.remove", "", &self).await?;
                 // If the rows were not removed, a node that still uses the store as its log backend has added a row in the
