@@ -13,8 +13,10 @@ use pingora::{
 use weir::{Node, Services};
 
 /// The log filter. Messages of some libraries are off, because they quote what clients and providers send. weir logs the same
-/// events without quoting.
-const SHOWN: &str = "info,pingora_proxy=off,pingora_load_balancing=off,pingora_core::apps=off,rustls=off";
+/// events without quoting. The messages of Pingora's listeners are off too: after SIGINT, a listener whose runtime is shutting down
+/// logs the same error without a pause until the process ends.
+const SHOWN: &str = "info,pingora_proxy=off,pingora_load_balancing=off,pingora_core::apps=off,\
+    pingora_core::services::listening=off,rustls=off";
 
 /// The server's own service, which greets and shows weir's metrics.
 struct Greeting {

@@ -20,7 +20,7 @@ use crate::{
     cli::{
         self,
         admin_client::{AdminClient, AdminClientError, ClientArgs},
-        output::CommandProgress,
+        output::{CommandProgress, counted},
     },
     config::DEFAULT_PATH,
     domain::{
@@ -415,28 +415,26 @@ impl JournalReport {
             } else {
                 ""
             };
-            let (missing, requests) = (day.missing, day.requests.join(", "));
-            writeln!(
-                out,
-                "{whose}  journal: {missing} rows are missing in the log ({requests}{more})"
-            )?;
+            let (missing, requests) = (counted(day.missing, "row"), day.requests.join(", "));
+            writeln!(out, "{whose}  journal: {missing} missing in the log ({requests}{more})")?;
         }
         if day.brought > 0 {
-            writeln!(out, "{whose}  {} rows copied", day.brought)?;
+            writeln!(out, "{whose}  {} copied", counted(day.brought, "row"))?;
         }
         if day.differing > 0 {
-            let differing = day.differing;
-            writeln!(
-                out,
-                "{whose}  journal: {differing} rows have a different charge in the log"
-            )?;
+            let differing = counted(day.differing, "row");
+            writeln!(out, "{whose}  journal: {differing} with a different charge in the log")?;
         }
         Ok(())
     }
 
     /// Prints the number of compared rows.
     fn print_totals(&self, home: &str, out: &mut impl Write) -> std::io::Result<()> {
-        writeln!(out, "{} rows of this node's journal compared with {home}", self.rows)
+        writeln!(
+            out,
+            "{} of this node's journal compared with {home}",
+            counted(self.rows, "row")
+        )
     }
 
     /// Describes the differences and what the operator can do. `None` if there is no difference.
@@ -450,13 +448,14 @@ impl JournalReport {
         };
         if lacking > 0 {
             faults.push(format!(
-                "{lacking} rows of this node's journal are missing in {home}: --fill copies them"
+                "{} of this node's journal missing in {home}: --fill copies what is missing",
+                counted(lacking, "row")
             ));
         }
         if self.differing > 0 {
             faults.push(format!(
-                "{} rows in {home} have a different charge than in this node's journal: {corrects}",
-                self.differing
+                "{} in {home} with a different charge than in this node's journal: {corrects}",
+                counted(self.differing, "row")
             ));
         }
         (!faults.is_empty()).then(|| faults.join("; "))

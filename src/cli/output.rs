@@ -22,6 +22,11 @@ const RATE_AFTER: Duration = Duration::from_secs(1);
 /// The minimum rate that is displayed as units per second. A lower rate is displayed as units per minute.
 const PER_SECOND_MIN: u64 = 10;
 
+/// Returns the number with the noun, which gets an `s` unless the number is 1.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// The option of commands that display their progress.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct ProgressArgs {

@@ -16,7 +16,7 @@ use crate::{
     },
     cli::{
         admin_client::{AdminClient, AdminClientError, ClientArgs},
-        output::{CommandProgress, ProgressArgs, ProgressUnit},
+        output::{CommandProgress, ProgressArgs, ProgressUnit, counted},
     },
 };
 
@@ -86,16 +86,16 @@ pub(super) async fn move_rows(
     .await?;
     drop(progress);
     if !args.client.json {
-        writeln!(out, "{} rows copied to {wanted}", all.rows)?;
+        writeln!(out, "{} copied to {wanted}", counted(all.rows, "row"))?;
         if args.remove {
-            writeln!(out, "{} rows removed from the store", all.removed)?;
+            writeln!(out, "{} removed from the store", counted(all.removed, "row"))?;
         }
     }
     if all.staying > 0 {
         return Err(AdminClientError::Refused(format!(
-            "the rows of {} account days stay in the store, because the log backend may lack some of them: `weir log verify` \
+            "the rows of {} stay in the store, because the log backend may lack some of them: `weir log verify` \
              prints the differences, and the journals that may still send rows",
-            all.staying
+            counted(all.staying, "account day")
         )));
     }
     Ok(())
@@ -176,15 +176,20 @@ impl MoveCounts {
             let told = serde_json::to_string(&told).map_err(std::io::Error::other)?;
             writeln!(out, "{told}")?;
         } else if self.staying > 0 {
-            writeln!(out, "{account}  {day}  {} rows copied, none removed", self.rows)?;
+            writeln!(
+                out,
+                "{account}  {day}  {} copied, none removed",
+                counted(self.rows, "row")
+            )?;
         } else if args.remove {
             writeln!(
                 out,
-                "{account}  {day}  {} rows copied, {} removed",
-                self.rows, self.removed
+                "{account}  {day}  {} copied, {} removed",
+                counted(self.rows, "row"),
+                self.removed
             )?;
         } else {
-            writeln!(out, "{account}  {day}  {} rows copied", self.rows)?;
+            writeln!(out, "{account}  {day}  {} copied", counted(self.rows, "row"))?;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::{
     cli::{
         admin_client::{AdminClient, AdminClientError, ClientArgs},
         log::{self, JournalReport, VERIFY_WAIT, backend, date, difference_text, subject_text},
-        output::{CommandProgress, ProgressArgs, ProgressUnit},
+        output::{CommandProgress, ProgressArgs, ProgressUnit, counted},
     },
 };
 
@@ -145,7 +145,7 @@ impl VerifyTotals {
         if outcome.state != DayState::Proven && args.fill && homes.former.is_some() && homes.home != backend::STORE {
             let rows = backend::fill(client, account, day).await?;
             if !json {
-                writeln!(out, "{account}  {day}  {rows} rows copied")?;
+                writeln!(out, "{account}  {day}  {} copied", counted(rows, "row"))?;
             }
             outcome = compare_day(client, &asked, json, out).await?;
         }
@@ -169,17 +169,21 @@ impl VerifyTotals {
 
     /// Prints the numbers of compared items.
     fn print_totals(&self, accounts: u64, home: &str, out: &mut impl Write) -> std::io::Result<()> {
-        writeln!(out, "{accounts} account{}", if accounts == 1 { "" } else { "s" })?;
-        writeln!(out, "{} rows in {home} compared with their daily sums", self.rows)?;
+        writeln!(out, "{}", counted(accounts, "account"))?;
+        writeln!(
+            out,
+            "{} in {home} compared with their daily sums",
+            counted(self.rows, "row")
+        )?;
         if self.on_their_way > 0 {
-            let what = "compared with the same sums";
-            writeln!(out, "{} rows, which are not in {home} yet, {what}", self.on_their_way)?;
+            let rows = counted(self.on_their_way, "further row");
+            writeln!(out, "{rows}, not in {home} yet, compared with the same sums")?;
         }
         self.journal.print_totals(home, out)?;
         self.counters.print_totals(out)?;
         if self.open > 0 {
-            let what = "are open, because journals may still send rows of these days";
-            writeln!(out, "{} account days {what}", self.open)?;
+            let days = counted(self.open, "account day");
+            writeln!(out, "{days} open, because journals may still send rows")?;
         }
         Ok(())
     }
@@ -190,9 +194,10 @@ impl VerifyTotals {
         let left = self.wrong - self.mended;
         if left > 0 {
             faults.push(format!(
-                "the rows of {left} account days in {home} do not match the daily sums: --fill copies missing rows from this node's \
+                "the rows of {} in {home} do not match the daily sums: --fill copies missing rows from this node's \
                  journal or the previous log backend, --mend replaces wrong sums with those of the rows, and docs/log.md explains \
-                 how to remove duplicate rows"
+                 how to remove duplicate rows",
+                counted(left, "account day")
             ));
         }
         faults.extend(self.journal.fault(home));
@@ -262,10 +267,10 @@ fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std
         backend::backend_name(&answer.home)
     );
     if state == DayState::Open {
-        let (lanes, missing) = (answer.behind.join(", "), answer.missing);
+        let (lanes, missing) = (answer.behind.join(", "), counted(answer.missing, "row"));
         return writeln!(
             out,
-            "{place}: open: {lanes} may still send rows; {missing} rows that the sums include are missing"
+            "{place}: open: {lanes} may still send rows; {missing} of those in the sums missing"
         );
     }
     for difference in &answer.differences {
@@ -280,8 +285,7 @@ fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std
         writeln!(out, "{place}: {which}")?;
     }
     if state == DayState::Twice {
-        let again = answer.again;
-        writeln!(out, "{place}: {again} rows are duplicates")?;
+        writeln!(out, "{place}: {}", counted(answer.again, "duplicate row"))?;
     }
     Ok(())
 }

@@ -73,15 +73,15 @@ async fn verify_compares_each_day_once_and_one_that_a_lane_may_bring_rows_of_is_
     let told = told.unwrap();
     assert!(
         told.contains(
-            "1 rows in files compared with their daily sums\n1 rows, which are not in files yet, compared with the same sums\n"
+            "1 row in files compared with their daily sums\n1 further row, not in files yet, compared with the same sums\n"
         ),
         "{told}"
     );
     let (told, _) = run(all(verified(false, 1, true)), VERIFY).await;
     let told = told.unwrap();
     assert!(
-        told.contains("files: open: node_1 may still send rows; 1 rows that the sums include are missing")
-            && told.contains("1 account days are open"),
+        told.contains("files: open: node_1 may still send rows; 1 row of those in the sums missing")
+            && told.contains("1 account day open"),
         "{told}"
     );
 }
@@ -91,7 +91,7 @@ async fn verify_names_what_the_home_lacks_and_brings_it_from_the_home_before_if_
     let (told, _) = run(all(verified(true, 1, true)), VERIFY).await;
     let error = told.unwrap_err().to_string();
     assert!(
-        error.contains("the rows of 1 account days in files do not match the daily sums") && error.contains("--fill"),
+        error.contains("the rows of 1 account day in files do not match the daily sums") && error.contains("--fill"),
         "{error}"
     );
     let answers = vec![
@@ -108,7 +108,7 @@ async fn verify_names_what_the_home_lacks_and_brings_it_from_the_home_before_if_
         told.contains("a  2026-11-01  files: account model m: sums requests 2; rows requests 1"),
         "{told}"
     );
-    assert!(told.contains("1 rows copied"), "{told}");
+    assert!(told.contains("1 row copied"), "{told}");
     assert_eq!(
         (asked[1].0.as_str(), asked[1].1.as_str()),
         ("POST", "/v1/log/journal/fill")
@@ -150,7 +150,7 @@ async fn verify_names_rows_that_are_there_twice_also_where_the_sums_are_right() 
     let (told, _) = run(all((200, answer)), VERIFY).await;
     let error = told.unwrap_err().to_string();
     assert!(
-        error.contains("the rows of 1 account days") && error.contains("docs/log.md"),
+        error.contains("the rows of 1 account day") && error.contains("docs/log.md"),
         "{error}"
     );
 }
@@ -177,8 +177,8 @@ async fn verify_names_counters_that_differ_and_rows_that_only_the_journal_has() 
         let (told, asked) = run(answers, VERIFY).await;
         let error = told.unwrap_err().to_string();
         for part in [
-            format!("6 rows of this node's journal are missing in {shown}").as_str(),
-            format!("1 rows in {shown} have a different charge").as_str(),
+            format!("6 rows of this node's journal missing in {shown}").as_str(),
+            format!("1 row in {shown} have a different charge").as_str(),
             "1 counters do not match the daily sums",
         ] {
             assert!(error.contains(part), "{error}");
@@ -263,8 +263,5 @@ async fn move_removes_the_rows_of_proven_days_from_the_store_and_says_how_many_s
     assert_eq!(*body, json!({ "account": "a", "day": "2026-11-01" }));
     let (told, _) = run(answers(removed(0, false)), line).await;
     let error = told.unwrap_err().to_string();
-    assert!(
-        error.contains("the rows of 1 account days stay in the store"),
-        "{error}"
-    );
+    assert!(error.contains("the rows of 1 account day stay in the store"), "{error}");
 }

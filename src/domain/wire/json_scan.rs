@@ -70,33 +70,88 @@ pub(in crate::domain) fn scan_onto(
     limits: &ScanLimits,
     entries_max: usize,
 ) -> Result<Scan, ScanError> {
-    if body.starts_with(b"\xEF\xBB\xBF") {
-        return Err(ScanError::ByteOrderMark);
-    }
-    std::str::from_utf8(body).map_err(|error| ScanError::NotUtf8 {
-        at: error.valid_up_to(),
-    })?;
-    let mut lexer = StrictLexer::checking(limits.depth_max);
-    let mut tape = TapeRecorder::new(body.len(), entries_max);
-    let mut readers = ScanReaders {
-        facts: TopLevelReader::default(),
-        references: ReferenceReader::new(protocol, limits.references_max),
-        turns: TurnReader::default(),
-        input: InputTokenEstimate::default(),
-    };
-    while let Some(kind) = lexer.advance(body)? {
-        let token = lexer.token(kind);
-        tape.push(token, &lexer);
-        match kind {
-            JsonTokenKind::Key => readers.on_key(body, token, &lexer)?,
-            JsonTokenKind::End => {}
-            _ => readers.on_value(body, token, &lexer)?,
+    let mut scanner = Scanner::with_tape(body, protocol, limits, entries_max)?;
+    loop {
+        match scanner.advance(body, usize::MAX)? {
+            ScanProgress::Complete(scan) => return Ok(*scan),
+            ScanProgress::Suspended(suspended) => scanner = *suspended,
         }
     }
-    Ok(Scan {
-        tape: tape.finish(),
-        ..readers.into_scan(body)?
-    })
+}
+
+/// A scan that can be suspended between two tokens and continued on another thread.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    lexer: StrictLexer,
+    tape: TapeRecorder,
+    readers: ScanReaders,
+}
+
+/// The state of a scan after a step.
+#[derive(Debug)]
+pub(crate) enum ScanProgress {
+    /// The scan has reached the end of the body.
+    Complete(Box<Scan>),
+    /// The scan can be continued with the same body.
+    Suspended(Box<Scanner>),
+}
+
+impl Scanner {
+    /// Starts a scan of `body`.
+    ///
+    /// # Errors
+    /// The body is not UTF-8 or starts with a byte order mark.
+    pub(crate) fn new(body: &[u8], protocol: Protocol, limits: &ScanLimits) -> Result<Self, ScanError> {
+        Self::with_tape(body, protocol, limits, TAPE_ENTRIES_MAX)
+    }
+
+    fn with_tape(body: &[u8], protocol: Protocol, limits: &ScanLimits, entries_max: usize) -> Result<Self, ScanError> {
+        if body.starts_with(b"\xEF\xBB\xBF") {
+            return Err(ScanError::ByteOrderMark);
+        }
+        std::str::from_utf8(body).map_err(|error| ScanError::NotUtf8 {
+            at: error.valid_up_to(),
+        })?;
+        Ok(Self {
+            lexer: StrictLexer::checking(limits.depth_max),
+            tape: TapeRecorder::new(body.len(), entries_max),
+            readers: ScanReaders {
+                facts: TopLevelReader::default(),
+                references: ReferenceReader::new(protocol, limits.references_max),
+                turns: TurnReader::default(),
+                input: InputTokenEstimate::default(),
+            },
+        })
+    }
+
+    /// Scans at most `tokens_max` further tokens. Every call must be given the same body.
+    ///
+    /// # Errors
+    /// The first fault in these tokens, with its byte offset.
+    pub(crate) fn advance(self, body: &[u8], tokens_max: usize) -> Result<ScanProgress, ScanError> {
+        // As local variables, the parts stay in registers.
+        let Self {
+            mut lexer,
+            mut tape,
+            mut readers,
+        } = self;
+        for _ in 0..tokens_max {
+            let Some(kind) = lexer.advance(body)? else {
+                return Ok(ScanProgress::Complete(Box::new(Scan {
+                    tape: tape.finish(),
+                    ..readers.into_scan(body)?
+                })));
+            };
+            let token = lexer.token(kind);
+            tape.push(token, &lexer);
+            match kind {
+                JsonTokenKind::Key => readers.on_key(body, token, &lexer)?,
+                JsonTokenKind::End => {}
+                _ => readers.on_value(body, token, &lexer)?,
+            }
+        }
+        Ok(ScanProgress::Suspended(Box::new(Self { lexer, tape, readers })))
+    }
 }
 
 /// The readers to which the scan passes every key and value.

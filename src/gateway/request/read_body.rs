@@ -21,7 +21,7 @@ use crate::{
     domain::{
         faults::{BodyTime, End, refusal::Refusal},
         wire::{
-            json_scan::{self, JsonEnd, JsonEndProgress, Scan, ScanError, ScanLimits},
+            json_scan::{JsonEnd, JsonEndProgress, Scan, ScanError, ScanLimits, ScanProgress, Scanner},
             protocol::Protocol,
         },
     },
@@ -210,13 +210,17 @@ pub(crate) fn refusal_of(error: &Error) -> Option<Refusal> {
     }
 }
 
-/// The maximum size in bytes of a body that is scanned on the request's own thread. The scan usually takes about a millisecond. A
-/// few requests together take that long without their scans.
+/// The maximum size in bytes of a body that is scanned on the request's own thread. If the body consists of long strings, as most
+/// do, its scan takes a few tenths of a millisecond.
 pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 
-/// Scans the body. A small body is scanned on this thread if the debt of its key is low. Any other body is offloaded and waits
-/// for a turn of the key. The key is charged for the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed,
-/// because it is moved often and lives until the request ends.
+/// The maximum number of tokens of a body that are scanned on the request's own thread. They take about 0.1 ms.
+const AT_ONCE_TOKENS_MAX: usize = 16 * 1024;
+
+/// Scans the body. A small body is scanned on this thread if the debt of its key is low, up to its first [`AT_ONCE_TOKENS_MAX`]
+/// tokens. The scan of any other body, and of further tokens, is offloaded and waits for a turn of the key. The key is charged for
+/// the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed, because it is moved often and lives until the
+/// request ends.
 ///
 /// # Errors
 /// [`Refusal::BodyInvalid`] if the body is not one strict JSON object; [`Refusal::BodyWorkLimited`] if too many large bodies of
@@ -231,17 +235,39 @@ pub(crate) async fn scan(
         true => AT_ONCE_DECODED_BYTES_MAX,
         false => AT_ONCE_BYTES_MAX,
     };
-    let scan = |bytes: &[u8]| json_scan::scan(bytes, protocol, &limits);
-    let scanned = match body.bytes.len() {
-        0..=FREE_BYTES_MAX => scan(&body.bytes),
-        length if length <= at_once && work.can_run_now() => work.run_charged(|| scan(&body.bytes)),
+    let begin = |bytes: &[u8], tokens| Scanner::new(bytes, protocol, &limits)?.advance(bytes, tokens);
+    let progress = match body.bytes.len() {
+        0..=FREE_BYTES_MAX => begin(&body.bytes, usize::MAX),
+        length if length <= at_once && work.can_run_now() => {
+            work.run_charged(|| begin(&body.bytes, AT_ONCE_TOKENS_MAX))
+        }
         _ => {
             let bytes = body.bytes.clone();
-            work.run_in_turn(move || json_scan::scan(&bytes, protocol, &limits))
-                .await?
+            let rest = move || scan_rest(Scanner::new(&bytes, protocol, &limits)?, &bytes);
+            work.run_in_turn(rest).await?.map(ScanProgress::Complete)
         }
     };
-    scanned.map(Box::new).map_err(invalid)
+    match progress.map_err(invalid)? {
+        ScanProgress::Complete(scan) => Ok(scan),
+        ScanProgress::Suspended(scanner) => {
+            let bytes = body.bytes.clone();
+            let scanned = work.run_in_turn(move || scan_rest(*scanner, &bytes)).await?;
+            scanned.map_err(invalid)
+        }
+    }
+}
+
+/// Scans the rest of a body on a thread of low priority. The thread yields its processor after every [`AT_ONCE_TOKENS_MAX`]
+/// tokens, because the kernel may let a thread finish its time slice, which is some milliseconds, although a thread of higher
+/// priority is ready.
+fn scan_rest(mut scanner: Scanner, bytes: &[u8]) -> Result<Box<Scan>, ScanError> {
+    loop {
+        match scanner.advance(bytes, AT_ONCE_TOKENS_MAX)? {
+            ScanProgress::Complete(scan) => return Ok(scan),
+            ScanProgress::Suspended(suspended) => scanner = *suspended,
+        }
+        std::thread::yield_now();
+    }
 }
 
 fn invalid(error: ScanError) -> Refusal {
@@ -253,6 +279,62 @@ fn invalid(error: ScanError) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        domain::keys::secret::KeyDigest,
+        edges::body_budget::{BodyBudget, BodyHolder, BodyLimits},
+        gateway::request::body_work::{BodyWork, TURN_WAIT_MAX, WorkShare},
+    };
+
+    /// The body `{"model":"m","a":[1,1,…]}`, which has `tokens` tokens.
+    fn body_of(tokens: usize) -> RequestBody {
+        let ones = "1,".repeat(tokens - 9);
+        let text = Bytes::from(format!(r#"{{"model":"m","a":[{ones}1]}}"#));
+        let budget = BodyBudget::new(BodyLimits {
+            bytes_max: 1 << 20,
+            key_bytes_max: 1 << 20,
+            address_bytes_max: 1 << 20,
+        });
+        let lease = budget.reservation(BodyHolder {
+            key: [1; 32],
+            address: None,
+        });
+        let length = text.len();
+        RequestBody::new(text, BodyFraming::Sized, length, None, lease)
+    }
+
+    #[tokio::test]
+    async fn a_body_of_many_tokens_is_only_begun_on_the_requests_own_thread() {
+        let limits = ScanLimits {
+            depth_max: 8,
+            references_max: 8,
+        };
+        let work = BodyWork::new(WorkShare::new(1, 50), TURN_WAIT_MAX);
+        let key = work.for_key(KeyDigest::from_bytes([1; 32]));
+        // The only other thread is busy until the end.
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let other = work.for_key(KeyDigest::from_bytes([2; 32]));
+        let busy = tokio::spawn(async move { other.run_offloaded(move || wait.recv()).await });
+        tokio::task::yield_now().await;
+        let small = body_of(AT_ONCE_TOKENS_MAX - 1);
+        assert!(small.bytes.len() > FREE_BYTES_MAX);
+        let large = body_of(AT_ONCE_TOKENS_MAX);
+        let scanned = tokio::select! {
+            biased;
+            scanned = scan(&small, Protocol::Messages, limits, &key) => scanned.unwrap(),
+            () = tokio::task::yield_now() => panic!("it waits"),
+        };
+        assert_eq!(scanned.model.map(|model| model.text).as_deref(), Some("m"));
+        let scan = scan(&large, Protocol::Messages, limits, &key);
+        tokio::pin!(scan);
+        tokio::select! {
+            biased;
+            _ = &mut scan => panic!("it does not wait"),
+            () = tokio::task::yield_now() => {}
+        }
+        go.send(()).unwrap();
+        assert_eq!(scan.await.unwrap().model.map(|model| model.text).as_deref(), Some("m"));
+        assert!(busy.await.unwrap().is_ok());
+    }
 
     #[test]
     fn a_text_has_room_for_what_has_arrived_and_not_for_what_is_announced() {

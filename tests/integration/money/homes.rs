@@ -197,7 +197,7 @@ fn a_home_that_lost_rows_gets_them_again_and_rows_that_are_there_twice_are_found
     wait_until("the loss to be found", || !verify(&[]).status.success());
     let filled = verify(&["--fill"]);
     let said = String::from_utf8_lossy(&filled.stdout);
-    assert!(filled.status.success() && said.contains("1 rows copied"), "{said}");
+    assert!(filled.status.success() && said.contains("1 row copied"), "{said}");
     assert_eq!(there(), ROWS.to_string());
     assert!(verify(&[]).status.success());
 
@@ -212,7 +212,7 @@ fn a_home_that_lost_rows_gets_them_again_and_rows_that_are_there_twice_are_found
     let found = verify(&[]);
     let said = String::from_utf8_lossy(&found.stdout);
     assert!(!found.status.success(), "{said}");
-    assert!(said.contains("1 rows are duplicates"), "{said}");
+    assert!(said.contains("1 duplicate row"), "{said}");
     assert!(!said.contains("sums requests"), "{said}");
     remove_what_is_there_twice(&server);
     assert_eq!(there(), (ROWS - 1).to_string());

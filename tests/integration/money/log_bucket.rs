@@ -120,7 +120,7 @@ fn what_a_node_that_never_returns_has_billed_is_charged_and_its_lane_and_rows_ar
     );
     let told = stays.cli(&["log", "verify"], &["--from", &day(0), "--until", &day(1)]);
     let said = String::from_utf8_lossy(&told.stdout);
-    let named = format!("{count} rows that the sums include are missing");
+    let named = format!("{count} rows of those in the sums missing");
     assert!(
         told.status.success() && said.contains("files: open: node_") && said.contains(&named),
         "{said}"

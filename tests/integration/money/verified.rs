@@ -88,16 +88,13 @@ fn a_row_that_a_redis_has_lost_is_missed_by_the_journal_where_the_store_is_the_h
     let list = listed.lines().find(|line| line.contains(":log:")).unwrap();
     redis.command(&["RPOP", list]);
     let (fine, said, wrong) = verify_from(&weir, 0, &[]);
+    assert!(!fine && said.contains("journal: 1 row missing in the log"), "{said}");
     assert!(
-        !fine && said.contains("journal: 1 rows are missing in the log"),
-        "{said}"
-    );
-    assert!(
-        wrong.contains("1 rows of this node's journal are missing in the store: --fill copies them"),
+        wrong.contains("1 row of this node's journal missing in the store: --fill copies what is missing"),
         "{wrong}"
     );
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
-    assert!(fine && said.contains("1 rows copied"), "{said}{wrong}");
+    assert!(fine && said.contains("1 row copied"), "{said}{wrong}");
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
     assert!(fine && !said.contains("copied"), "{said}{wrong}");
     weir.books(ALL_WIRES.len());
@@ -194,7 +191,7 @@ fn a_redis_that_has_evicted_says_so_and_gets_back_what_the_journal_still_has() {
     assert_eq!(told.matches("has evicted keys").count(), 1, "{told}");
 
     let (fine, said, wrong) = verify_from(&weir, 0, &[]);
-    let missing = format!("journal: {} rows are missing in the log", ALL_WIRES.len());
+    let missing = format!("journal: {} rows missing in the log", ALL_WIRES.len());
     assert!(!fine && said.contains(&missing), "{said}{wrong}");
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill", "--mend"]);
     assert!(
@@ -235,17 +232,14 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     let request = server.psql(&format!("SELECT request_id FROM weir.log WHERE {lost}"));
     server.psql(&format!("DELETE FROM weir.log WHERE {lost}"));
     let (fine, said, wrong) = verify(&weir, &[]);
-    assert!(
-        !fine && said.contains("journal: 1 rows are missing in the log"),
-        "{said}"
-    );
+    assert!(!fine && said.contains("journal: 1 row missing in the log"), "{said}");
     assert!(said.contains(&request), "{said}");
     assert!(
-        wrong.contains("1 rows of this node's journal are missing in postgres"),
+        wrong.contains("1 row of this node's journal missing in postgres"),
         "{wrong}"
     );
     let (fine, said, wrong) = verify(&weir, &["--fill"]);
-    assert!(fine && said.contains("1 rows copied"), "{said}{wrong}");
+    assert!(fine && said.contains("1 row copied"), "{said}{wrong}");
     let (fine, said, _) = verify(&weir, &[]);
     assert!(fine, "{said}");
     let there = format!("SELECT count(*) FROM weir.log WHERE request_id = '{request}'");
@@ -255,7 +249,7 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     wait_until("the other charge to be found", || {
         verify(&weir, &[])
             .2
-            .contains("1 rows in postgres have a different charge")
+            .contains("1 row in postgres have a different charge")
     });
 }
 
@@ -299,7 +293,7 @@ fn a_row_of_today_that_is_another_in_any_column_is_found_and_requests_go_on_mean
         let (fine, said, wrong) = verify_from(&weir, 0, &[]);
         assert!(!fine && said.contains("another column (digest "), "{column}: {said}");
         assert!(
-            wrong.contains("the rows of 1 account days in postgres do not match the daily sums"),
+            wrong.contains("the rows of 1 account day in postgres do not match the daily sums"),
             "{wrong}"
         );
         server.psql(&format!("UPDATE weir.log SET {column} = {before} WHERE {row}"));
@@ -351,19 +345,18 @@ fn rows_on_their_way_count_and_a_lane_of_another_node_is_named_while_it_may_brin
     one.books(1);
     let (fine, said, wrong) = verify_from(&one, 0, &[]);
     assert!(
-        fine && said.contains("1 rows, which are not in files yet, compared with the same sums")
-            && !said.contains("open"),
+        fine && said.contains("1 further row, not in files yet, compared with the same sums") && !said.contains("open"),
         "{said}{wrong}"
     );
     let (fine, said, wrong) = verify_from(&other, 0, &[]);
     assert!(
-        fine && said.contains("files: open: node_") && said.contains("1 rows that the sums include are missing"),
+        fine && said.contains("files: open: node_") && said.contains("1 row of those in the sums missing"),
         "{said}{wrong}"
     );
     ask(&other);
     wait_until("both lanes to be in the sums", || {
         let (fine, said, _) = verify_from(&one, 0, &[]);
-        fine && said.contains("files: open: node_") && said.contains("1 rows that the sums include")
+        fine && said.contains("files: open: node_") && said.contains("1 row of those in the sums")
     });
 }
 
@@ -392,7 +385,7 @@ fn a_node_whose_files_are_all_gone_gets_them_back_from_its_journal() {
     }
     let (fine, said, wrong) = verify_from(&weir, 0, &[]);
     assert!(
-        !fine && said.contains(&format!("journal: {rows} rows are missing in the log")),
+        !fine && said.contains(&format!("journal: {rows} rows missing in the log")),
         "{said}{wrong}"
     );
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
@@ -435,7 +428,7 @@ fn what_a_lost_journal_alone_was_to_bring_is_charged_and_named_by_lane_and_numbe
     weir.kill_and_restart();
     assert_eq!(weir.account()["spent_nano_usd"], spent, "charges stay");
     let (fine, said, wrong) = verify(&weir, &[]);
-    let named = format!("{rows} rows that the sums include are missing");
+    let named = format!("{rows} rows of those in the sums missing");
     assert!(
         fine && said.contains("postgres: open: node_") && said.contains(&named),
         "{said}{wrong}"

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::differential::json_object;
-use super::{LIMITS, TAPE_ENTRIES_MAX, scan};
+use super::{LIMITS, ScanProgress, Scanner, TAPE_ENTRIES_MAX, scan};
 use crate::domain::wire::json_scan::{JsonToken, JsonTokenKind, Protocol, Tape, TapeReader, scan_onto};
 
 fn tokens(text: &[u8], tape: &Tape) -> Vec<JsonToken> {
@@ -118,5 +118,22 @@ proptest! {
         prop_assert_eq!(tokens(body, &short.tape), tokens(body, &scan.tape));
         prop_assert_eq!(places(body, &short.tape), places(body, &scan.tape));
         prop_assert_eq!(places(body, &Tape::default()), places(body, &scan.tape));
+    }
+
+    #[test]
+    fn a_scan_in_steps_of_any_size_has_the_result_of_one_step(
+        body in prop_oneof![json_object(), "\\{?[\\[\\]{}\",:1a ]{0,24}\\}?"],
+        tokens_max in 1_usize..9,
+    ) {
+        let body = body.as_bytes();
+        let mut progress = Scanner::new(body, Protocol::Messages, &LIMITS).and_then(|begun| begun.advance(body, 0));
+        let in_steps = loop {
+            match progress {
+                Ok(ScanProgress::Suspended(scanner)) => progress = scanner.advance(body, tokens_max),
+                Ok(ScanProgress::Complete(scan)) => break Ok(*scan),
+                Err(error) => break Err(error),
+            }
+        };
+        prop_assert_eq!(in_steps, scan(body, &LIMITS));
     }
 }
