@@ -231,8 +231,8 @@ struct AuditedSignIn {
 
 /// The minimum time for which an answer is reused.
 const REUSE_MIN: Duration = Duration::from_secs(1);
-/// An answer is reused for this multiple of the time that it took to prepare. Therefore each call occupies the store for at most
-/// a twentieth of the time.
+/// An answer is reused for this multiple of the time that its preparation took. Therefore preparing the same answer repeatedly
+/// occupies the store for at most a twentieth of the time, unless the maximum time for reuse applies.
 const REUSE_FACTOR: u32 = 20;
 /// The maximum time for which an answer is reused.
 const REUSE_MAX: Duration = Duration::from_secs(30);

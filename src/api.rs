@@ -64,8 +64,8 @@ macro_rules! question {
 }
 pub(crate) use question;
 
-/// Implements the serialization of a type to a JSON string with its `Display`, the deserialization with its `FromStr`, and the
-/// JSON Schema of the type.
+/// Implements `Serialize`, `Deserialize` and `JsonSchema` for a type that is a string in JSON. The string is written with the
+/// type's `Display` and parsed with its `FromStr`.
 macro_rules! text_value {
     ($name:ident, $description:literal) => {
         impl<'de> serde::Deserialize<'de> for $name {
@@ -176,7 +176,7 @@ pub(crate) enum AdminErrorCode {
     JournalUnavailable,
     /// The log backend is unreachable.
     LogHomeUnavailable,
-    /// An error code of another version of weir that this version does not know.
+    /// An error code that this version of weir does not know, sent by another version.
     #[serde(other)]
     Unknown,
 }

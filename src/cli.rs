@@ -97,7 +97,7 @@ pub enum Command {
     SignIn(login::SignInCommand),
     /// Sign this machine in to a gateway, so that agents on it can use a token instead of a key
     Login(login::LoginArgs),
-    /// Print a token that agents can send instead of a key to the gateway that this machine is signed in to
+    /// Print a token for the gateway that this machine is signed in to. Agents can send the token instead of a key
     Token(login::SignInFile),
     /// End this machine's sign-in at the gateway
     Logout(login::SignInFile),
@@ -128,7 +128,7 @@ pub struct ServeArgs {
     /// admin API
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Take over from the running weir at the other end of standard input
+    /// Take over from the running weir, which is connected to standard input
     #[arg(long, hide = true)]
     pub successor: bool,
 }

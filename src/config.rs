@@ -68,10 +68,10 @@ settings! {
         /// Connections to providers, and their timeouts.
         upstream: UpstreamConfig = table(),
         /// Retries and failover. Each provider's file says which failures are retried, and how often ([retry]). If a provider
-        /// answers with a retryable status or 429, rejects weir's credential or cannot be connected to, weir can send the request
-        /// to the next provider in the model's `providers`. If a backend, or a model at a provider, has failed three times in a
-        /// row, later requests avoid it for 5 seconds, then for twice as long each time, up to 5 minutes. After that, one request
-        /// at a time tests whether it works again.
+        /// answers with 429 or a retryable status, if it rejects weir's credential, or if weir cannot connect to it, weir can
+        /// send the request to the next provider in the model's `providers`. If a backend, or a model at a provider, has failed
+        /// three times in a row, later requests avoid it for 5 seconds, then for twice as long each time, up to 5 minutes. After
+        /// that, one request at a time tests whether it works again.
         retry: RetryConfig = table(),
         /// The store of keys and accounts.
         store: StoreConfig = table().restart(),
@@ -98,7 +98,7 @@ settings! {
         admin: AdminConfig = table(),
         /// The operators' console, and the portal of keys' owners.
         console: ConsoleConfig = table().restart(),
-        /// Sign-in of agents, which users approve in the portal.
+        /// The sign-in of agents. Users approve each sign-in in the portal.
         sign_in: SignInConfig = table().restart(),
         /// The access log, the messages of the process, and the log backend of the consumption log.
         log: LogConfig = table().restart(),
@@ -170,7 +170,7 @@ fn settled(mut read: Config, from: &Section<'_>) -> Config {
     read
 }
 
-/// Why a configuration cannot be used. The message never contains a value from a place where a secret belongs.
+/// Why a configuration cannot be used. The message never contains the value of a setting for a secret.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
     /// The file could not be read.
@@ -193,13 +193,13 @@ impl Config {
     /// Reads and checks a configuration file. Relative paths in it are relative to its folder.
     ///
     /// # Errors
-    /// The file is unreadable, is not TOML, or has unknown settings or values outside their bounds; all of these are reported.
+    /// The file is unreadable, is not TOML, or has unknown settings or values outside their bounds. The error lists every such setting and value.
     pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
         Self::parse(&file_name(path), &read_file(path)?, file_folder(path))
     }
 
-    /// Reads a configuration file, and returns the configuration with all errors in the file. Invalid values are replaced by
-    /// their defaults. The configuration is `None` if the file is not TOML.
+    /// Reads a configuration file. Returns the configuration, and a list of all errors in the file. Invalid values are replaced
+    /// by their defaults. The configuration is `None` if the file is not TOML.
     ///
     /// # Errors
     /// The file is unreadable.

@@ -233,7 +233,7 @@ pub(crate) struct Alert {
     since: Timestamp,
 }
 
-/// The labels of an alert that weir reads. The alerting rules set these labels.
+/// The labels that weir reads from an alert. The alerting rules set these labels.
 #[derive(Debug, Deserialize)]
 struct AlertLabels {
     alertname: String,
@@ -241,7 +241,7 @@ struct AlertLabels {
     severity: String,
 }
 
-/// The annotations of an alert that weir reads. The alerting rules set these annotations.
+/// The annotations that weir reads from an alert. The alerting rules set these annotations.
 #[derive(Debug, Default, Deserialize)]
 struct AlertAnnotations {
     #[serde(default)]

@@ -56,8 +56,8 @@ use crate::{
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
 
-/// The maximum number of bytes of a head that the gateway's own limit does not count (`gateway/request/head.rs`): method, version
-/// and line ends.
+/// The maximum number of bytes in a head for the method, the version and the line ends. The gateway's own limit
+/// (`gateway/request/head.rs`) does not count these bytes.
 const UNCOUNTED_BYTES: usize = 64;
 
 /// The time, from the beginning of the shutdown, in which the client of an accepted connection can still send its first request.

@@ -92,7 +92,7 @@ pub(crate) enum JournalError {
     #[error("cannot read the journal segment {}: it was written by another node or another version of weir; move it out of the folder", .0.display())]
     Foreign(PathBuf),
     /// An operation of the file system failed.
-    #[error("{}: {source}; check that the path exists, that its disk has space, and that weir is allowed to write there", path.display())]
+    #[error("cannot read or write {}: {source}; check that the path exists, that its disk has space, and that weir is allowed to write there", path.display())]
     Io {
         /// The path of the folder or file.
         path: PathBuf,
@@ -142,7 +142,7 @@ pub(crate) const STEP_BYTES_MAX: u64 = 3456;
 /// there is any.
 pub(crate) const REQUEST_BYTES: u64 = ADMIT_BYTES_MAX + STEP_BYTES_MAX;
 
-/// The operations on the disk that recording depends on. Tests replace them with those of a failing disk.
+/// The disk operations on which recording depends. Tests replace them with the operations of a failing disk.
 trait Disk: fmt::Debug + Send + Sync {
     /// Allocates a file's bytes.
     fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
@@ -471,7 +471,7 @@ impl JournalEngine {
         self.state.lock()
     }
 
-    /// Adds the current segment to the contents if the contents do not have it yet.
+    /// Adds the current segment to the list of segments in `contents`, if the list does not have it yet.
     fn register_segment(&self, state: &mut WriteState, now_ms: i64) {
         let begin = Position {
             segment: state.tail.current.number,

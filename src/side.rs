@@ -218,7 +218,7 @@ impl Readiness {
     }
 }
 
-/// The detail for a store that is connected but in which keys cannot be looked up.
+/// The text in `details` if the store is connected but keys cannot be looked up in it.
 const NO_ANSWER: &str =
     "no key can be looked up in the store: run `weir store init` if it is a new Redis, otherwise see weir's log";
 

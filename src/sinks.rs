@@ -121,7 +121,7 @@ pub trait LogBackend: Send + Sync {
     /// name.
     fn name(&self) -> &'static str;
 
-    /// Reads one page of the rows of all lanes that ended on the query's day.
+    /// Reads one page of the rows that ended on the query's day. The page has rows of all lanes.
     async fn page(&self, ask: &LogPageQuery) -> Result<RowPage, LogBackendError>;
 
     /// Reads the most recent rows of a key that ended on one of `days`: at most `limit`, and at most
@@ -275,7 +275,8 @@ pub struct RowPage {
     pub numbers: Vec<(NodeId, u64)>,
     /// The position up to which all rows are on this page or an earlier one. `None` if the day has no further rows.
     pub next: Option<LogPosition>,
-    /// The number of rows of the account at `next` that were scanned for this page. The next page need not scan them again.
+    /// The number of rows that were scanned for this page and that belong to the account of `next`. The next page need not scan
+    /// them again.
     pub looked_at: usize,
 }
 
@@ -317,7 +318,8 @@ pub enum NewestCursor {
 pub struct ListsCursor {
     /// The day of the lists, in days since the Unix epoch (UTC).
     pub day: i64,
-    /// The number of unread rows in the day's list of each account. An account is missing if none of its list has been read.
+    /// The number of unread rows in the day's list of each account. An account has no entry if none of its rows of this day has
+    /// been read.
     pub left: BTreeMap<String, usize>,
 }
 
@@ -411,7 +413,7 @@ impl SliceCursor {
     }
 }
 
-/// Returns the key by which rows are ordered by their end: end, account and request id.
+/// Returns the key that sorts rows by their end. It consists of end, account and request id.
 fn time_key(row: &Row) -> (i64, &str, &str) {
     (row.time_ms, &row.account, &row.request_id)
 }
@@ -567,8 +569,8 @@ impl SinkStats {
         oldest.map_or(0, |oldest| u64::try_from(now_ms.saturating_sub(oldest)).unwrap_or(0))
     }
 
-    /// Returns the time before which the sink has all rows of this process's lanes, in milliseconds since the Unix epoch. Returns
-    /// [`i64::MIN`] if that is not known.
+    /// Returns a time in milliseconds since the Unix epoch. The sink has all rows of this process's lanes that ended before this
+    /// time. Returns [`i64::MIN`] if that is not known.
     pub(crate) fn complete_before(&self, now_ms: i64) -> i64 {
         let lacking = self.lacking.lock();
         let oldest = lacking.values().filter_map(|lacking| match lacking {

@@ -203,7 +203,7 @@ impl Publisher {
             match &outcome {
                 Ok(()) if failing => tracing::info!("weir can write the stability record to the store again"),
                 Err(error) if !failing => {
-                    tracing::warn!(%error, "cannot send the stability record to the store; the journal keeps the counts, and weir sends them again");
+                    tracing::warn!(%error, "cannot send counts for the stability record to the store; the journal keeps these counts, and weir sends them again");
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -254,7 +254,7 @@ impl Publisher {
         outcome
     }
 
-    /// Sends the shares, and adds the number of shares that the store has accepted to `told`.
+    /// Sends the shares, and adds to `told` the number of shares that the store has accepted.
     async fn send(&self, shares: &[NodeHourCounters], to: Position, told: &mut usize) -> Result<(), StoreError> {
         self.counted.wait_synced(to).await;
         for part in shares.chunks(SHARES_MAX) {

@@ -48,10 +48,10 @@ pub trait KeyStore: KeyHealer {
     ///
     /// The caller answers 401 for `record: None`, so `None` must mean that the key does not exist. A store that is unreachable or
     /// starting, or has lost its data, returns [`StoreError::Unavailable`] (503). A wrong `None` would reject every customer as
-    /// unauthorised, and clients do not retry after a 401. The version must not be higher than that of the record. Otherwise a
-    /// revoked key could stay valid in a cache until its entry expires. The digest of a key's previous secret also finds the
-    /// key's record, even after that secret has expired. The caller checks the expiry with [`KeyRecord::check`]. The digest of an
-    /// access token belongs to no key; its grant is in [`KeyLookup::token`].
+    /// unauthorised, and clients do not retry after a 401. The returned version must not be later than the version at which the
+    /// record was read. Otherwise a revoked key could stay valid in a cache until its entry expires. The digest of a key's
+    /// previous secret also finds the key's record, even after that secret has expired. The caller checks the expiry with
+    /// [`KeyRecord::check`]. The digest of an access token belongs to no key; its grant is in [`KeyLookup::token`].
     async fn find(&self, digest: &KeyDigest) -> Result<KeyLookup, StoreError>;
 
     /// Adds a key. On an error, nothing has changed. Returns [`StoreError::Duplicate`] if the digest or the id is taken. Returns
@@ -70,15 +70,15 @@ pub trait KeyStore: KeyHealer {
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError>;
 
     /// Changes a key as [`KeyView::apply_change`] decides from its current state, and returns the key after the change. If the
-    /// key already has that state, nothing changes, and neither version nor feed advance. [`StoreError::Duplicate`] if a new
-    /// secret belongs to another key, or belonged to this one before. The digests of all former and current secrets of the key
-    /// are added to the feed. Without an old digest, caches would still accept the old secret. Without the new digest, caches
+    /// key already has that state, nothing changes, and neither version nor feed advance. Returns [`StoreError::Duplicate`] if a
+    /// new secret belongs to another key, or belonged to this one before. The digests of all former and current secrets of the
+    /// key are added to the feed. Without an old digest, caches would still accept the old secret. Without the new digest, caches
     /// that have recorded it as unknown would refuse the new secret. An acknowledged change is durable, because losing a
     /// revocation would make a stolen key valid again.
     async fn change(&self, id: &KeyId, change: &KeyChange, from: &ChangePrecondition) -> Result<KeyView, ChangeError>;
 
-    /// Deletes a key if it is still in the state on which the decision was based. The store then records only that the key was
-    /// deleted. Returns the key's last state; `None` if the key was already deleted.
+    /// Deletes a key if it is in the state that `from` requires. The store then records only that the key was deleted. Returns
+    /// the key's last state; `None` if the key was already deleted.
     async fn delete(&self, id: &KeyId, from: &ChangePrecondition) -> Result<Option<KeyView>, ChangeError>;
 
     /// Records when keys were last used, in seconds since the Unix epoch. The later time wins; unknown keys are ignored. This
@@ -126,7 +126,7 @@ pub trait KeyStore: KeyHealer {
 pub trait KeyHealer: Send + Sync {
     /// Sends the store a former record of a key again, because a failover may have lost it. [`KeyRecord::merged_with`] decides
     /// which parts are used. A missing key is restored, unless it was deleted. If the store already has this record, nothing
-    /// changes, and neither version nor feed advance. [`StoreError::Duplicate`] if the digest belongs to another key.
+    /// changes, and neither version nor feed advance. Returns [`StoreError::Duplicate`] if the digest belongs to another key.
     async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
 
     /// Records again that the key with this id was deleted at this revision, because a failover may have lost the deletion. A key
@@ -159,9 +159,10 @@ pub struct Changes {
 /// The problems that keep a store from serving, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreTrouble {
-    /// Whether weir can reach a server but does not use it because of its configuration, which does not change by itself.
+    /// Whether weir can reach a server but does not use it because of the server's configuration. Such a problem does not go away
+    /// by itself.
     pub refused: bool,
-    /// The problems with their places and remedies; empty if there are none.
+    /// The problems, each with where it occurs and its remedy; empty if there are none.
     pub details: Vec<String>,
 }
 
@@ -260,7 +261,9 @@ pub enum StoreError {
     #[error("a key with this id or this secret already exists; generate a new key")]
     Duplicate,
     /// The id is that of a deleted key.
-    #[error("the key with this id was deleted, and its id cannot be used again; use another operation id")]
+    #[error(
+        "a key with this id was deleted, and the id cannot be used again; use another operation id, because the key's id is derived from it"
+    )]
     Deleted,
     /// The store is unreachable, or cannot answer now.
     #[error("the key store is unavailable: {0}")]
@@ -315,7 +318,7 @@ pub enum StoreOpenError {
     },
     /// The ledger has no accounts and was never in use, but the journal has accounts.
     #[error(
-        "the ledger {} has no accounts, but the journal has {accounts}, because the ledger's file was removed or replaced. \
+        "the ledger {} has no accounts, but the journal has {accounts}: the ledger's file was removed or replaced. \
          Either put the file back; or move the store's folder away and restore a backup into a new folder with `weir store \
          restore` (weir then adds the later changes from the journal); or continue with only the data that is still in the \
          journal: `weir store init --adopt`",

@@ -114,7 +114,7 @@ pub fn run(command: Command) -> Result<(), StartError> {
     }
 }
 
-/// Writes the reason for a command's failure to standard error. Does not wait for a reader of standard error that is stuck.
+/// Writes the reason for a command's failure to standard error. Gives up after a timeout if nothing reads standard error.
 pub fn print_error(error: &StartError) {
     telemetry::print_last(&format!("weir: {error}"));
 }
@@ -359,7 +359,8 @@ pub(crate) struct StabilityParts {
 }
 
 impl StabilityParts {
-    /// Starts two tasks: one publishes the counts in the journal, the other reads the published record at the interval `refresh`.
+    /// Starts two tasks: one reads the counts from the journal and publishes them to the store, the other reads the published
+    /// record at the interval `refresh`.
     pub(crate) fn build(
         store: Arc<dyn StabilityStore>,
         journal: &Arc<Journal>,

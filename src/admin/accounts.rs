@@ -154,8 +154,8 @@ impl AdminHandler for AdjustAccount {
     }
 }
 
-/// Adds an amount to an account's balance. A repeated operation, whose id the account still remembers, changes nothing and gets
-/// the same answer. It is refused if its amount differs from the amount of the first operation.
+/// Adds an amount to an account's balance. If the account still remembers the operation's id, the operation is a repetition and
+/// changes nothing. A repetition with the same amount succeeds. A repetition with another amount is refused.
 async fn add_to_balance(
     admin: &Admin,
     author: Author,
@@ -253,9 +253,10 @@ async fn change_record(
     Ok(changed_account(admin, id.as_str(), Submitted::Applied).await)
 }
 
-/// Replaces an account's record with the result of `decide`. If another node has changed the record in the meantime, calls `decide`
-/// again with the current record, so that only the fields that the caller names change. Then writes the record to the journal. An
-/// unchanged record is also written, because the caller may be repeating a change whose write to the journal failed.
+/// Replaces an account's record with the result of `decide`. If another node has changed the record in the meantime, calls
+/// `decide` again with the current record. Thus the other node's change is kept, except in the fields that the caller sets. Then
+/// writes the record to the journal. An unchanged record is also written, because the caller may be repeating a change whose
+/// write to the journal failed.
 async fn put_record(
     admin: &Admin,
     (id, condition): (&AccountId, Option<Version>),

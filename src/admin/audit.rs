@@ -52,7 +52,7 @@ const WRITE_WAIT: Duration = Duration::from_secs(5);
 
 /// The reason why the audit record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: {source}; check that the file's folder exists, that its disk has free space, and that weir is allowed to write there", path = path.display())]
+#[error("cannot read or write {path}: {source}; check that the file's folder exists, that its disk has free space, and that weir is allowed to write there", path = path.display())]
 pub(crate) struct AuditError {
     path: PathBuf,
     source: io::Error,
@@ -141,8 +141,8 @@ impl Audit {
     }
 }
 
-/// Appends a line. Removes the line again if the change will not be made. This is necessary because an incomplete line would
-/// corrupt the next line, and a complete line whose caller no longer waits would record a change that was not made.
+/// Appends a line. Removes the line again if it cannot be written completely, because it would corrupt the next line. Also
+/// removes it if the caller no longer waits, because the caller then does not make the change.
 fn append_line(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
     let length = file.metadata().map(|metadata| metadata.len());
     let written = length.and_then(|length| {

@@ -88,8 +88,8 @@ impl AdminHandler for CreateKey {
     }
 }
 
-/// Returns a key that the same operation has already created or rotated, with the key's secret. The secret is returned again for
-/// at most [`REPEATED_TEXT_SECONDS`], because the first answer may have been lost.
+/// Returns a key that the same operation has already created or rotated, with the key's secret. The first answer may have been
+/// lost. Therefore the secret is returned again, but only for [`REPEATED_TEXT_SECONDS`].
 async fn repeat_text(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result<KeyDetails, AdminError> {
     let record = &view.record;
     let since = record.text_since.unwrap_or(record.created_at);

@@ -87,7 +87,7 @@ pub(crate) struct LogRowsPage {
     pub(crate) rows: Vec<Row>,
     /// The cursor of the next page. `None` if there are no further rows.
     pub(crate) next: Option<LogCursor>,
-    /// The number of rows that were already searched in the account with which the next page begins.
+    /// The number of rows that were already searched in the account where the next page begins.
     pub(crate) seen: usize,
 }
 
@@ -237,8 +237,8 @@ fn read_cursor(text: &str) -> Option<LogCursor> {
     })
 }
 
-/// The prefix of a cursor that contains a position among rows that are sorted by time. A cursor without this prefix contains a
-/// position in the store's lists.
+/// The prefix of a cursor whose position is in rows that are sorted by time. A cursor without this prefix contains a position in
+/// the store's lists.
 const HOME: &str = "h*";
 
 impl AdminHandler for ListNewestRows {

@@ -29,8 +29,8 @@ macro_rules! question_of_limits {
             /// the configuration.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) notify_percent: Nullable<Percents>,
-            /// The provider state, such as earlier responses and files, that the account's requests can name: only state that the
-            /// account has created (`own`), or any.
+            /// The state at providers, such as earlier responses and files, that the account's requests can refer to: only state
+            /// that the account has created (`own`), or any state (`any`).
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub(crate) provider_state: Option<ProviderState>,
             /// The account's maximum number of requests per minute; null: no limit.
@@ -298,8 +298,8 @@ pub(crate) struct AccountFacts {
     pub(crate) tpm: Option<u64>,
     /// The account's maximum number of concurrent requests; null: no limit.
     pub(crate) concurrency: Option<u64>,
-    /// The provider state, such as earlier responses and files, that the account's requests can name: only state that the account
-    /// has created (`own`), or any.
+    /// The state at providers, such as earlier responses and files, that the account's requests can refer to: only state that the
+    /// account has created (`own`), or any state (`any`).
     pub(crate) provider_state: ProviderState,
     /// The time at which the account was created.
     pub(crate) created_at: Option<Moment>,

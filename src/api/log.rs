@@ -252,12 +252,12 @@ pub(crate) struct SearchPosition {
     pub(crate) rows_of_account: usize,
 }
 
-/// A page of the newest rows, with the cursor of older ones.
+/// A page of rows, the newest first, with the cursor of the next page.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NewestPage {
     /// The rows of this page.
     pub(crate) rows: Vec<LogRow>,
-    /// The cursor of older rows; null: there are no older rows.
+    /// The cursor of the next page, which has older rows; null: there are no older rows.
     pub(crate) next: Option<String>,
     /// The number of rows that were searched.
     pub(crate) looked_at: usize,

@@ -170,7 +170,7 @@ pub(crate) struct ProviderView {
     pub(crate) display_name: String,
     /// Whether the configuration enables the provider and at least one of its secrets is available.
     pub(crate) configured: bool,
-    /// The reason why the configuration leaves the provider off; null: the configuration does not leave it off.
+    /// The reason why `configured` is false; null: `configured` is true.
     pub(crate) why_off: Option<String>,
     /// Whether the provider is switched on; false if an operator has switched it off.
     pub(crate) enabled: bool,

@@ -136,7 +136,7 @@ pub(crate) struct SignInView {
     pub(crate) ends_at: Option<Moment>,
 }
 
-/// Allows the agent that displays a code to use the key, or refuses it.
+/// Decides whether the agent that displays the code is allowed to use the key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecideSignIn {

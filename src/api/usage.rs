@@ -30,7 +30,7 @@ pub(crate) struct ShowUsage {
     pub(crate) model: Option<String>,
     /// Only the usage of requests with this tag.
     pub(crate) tag: Option<Tag>,
-    /// The kind of the lines: one line for each day, model, key or tag; day if omitted.
+    /// What each line is about: a day, a model, a key or a tag; a day if omitted.
     pub(crate) by: Option<SplitBy>,
     /// The first day, in UTC; if omitted, the report covers 30 days.
     pub(crate) from: Option<UtcDay>,
@@ -50,10 +50,10 @@ pub(crate) struct UsagePage {
     /// The costs by day.
     #[serde(flatten)]
     pub(crate) costs: CostsByDay,
-    /// The kind of the lines: one line for each day, model, key or tag.
+    /// What each line is about: a day, a model, a key or a tag.
     pub(crate) by: SplitBy,
-    /// The lines, sorted by name. If lines are left out, these are the most recent days, or the lines with the highest costs, the
-    /// highest first.
+    /// The lines, sorted by name. If lines are left out of a report by day, the most recent days remain. If lines are left out of
+    /// another report, the lines with the highest costs remain, sorted by cost, the lowest first.
     pub(crate) usage: Vec<UsageLine>,
     /// The number of lines that are left out.
     pub(crate) left_out: usize,
@@ -126,7 +126,7 @@ pub(crate) enum UsageSubject {
     Model(String),
     /// The id of a key.
     Key(String),
-    /// A tag. `other` means all tags without separate sums, because the number of tags per day is limited.
+    /// A tag, or `other` for all tags without separate sums. The number of tags with separate sums per day is limited.
     Tag(String),
 }
 

@@ -52,7 +52,7 @@ impl fmt::Display for Usd {
     }
 }
 
-/// A point in time. It is written according to RFC 3339; a date means its first moment in UTC.
+/// A point in time. It is written according to RFC 3339. A date alone is also accepted, and means its first moment in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) Timestamp);
 

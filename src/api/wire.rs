@@ -186,7 +186,8 @@ fn number(text: &str) -> Result<u64, FieldFault> {
         .map_err(|_| fault(format!("`{text}` is not a whole number")))
 }
 
-/// Deserializes a JSON value like serde_json. Parses a value from a path or a query.
+/// Deserializes a JSON value as serde_json does. Deserializes a text from the path or the query by parsing it as the requested
+/// type.
 impl<'de> Deserializer<'de> for QuestionValue<'de> {
     type Error = FieldFault;
 

@@ -84,7 +84,8 @@ pub struct LimitArgs {
     /// The threshold in USD for a low balance, or none. weir reports a balance at or below this amount as low
     #[arg(long, value_name = "D|none", allow_negative_numbers = true, value_parser = or_none::<Usd>)]
     pub(crate) low_balance_usd: Option<OrNone<Usd>>,
-    /// The state at providers (responses, files, containers) that the account's requests may name: only the account's own, or any
+    /// The state at providers (responses, files, containers) that the account's requests may refer to: only the account's own
+    /// state, or any state
     #[arg(long, value_name = "own|any", value_parser = one_of::<ProviderState>(&["own", "any"]))]
     pub(crate) provider_state: Option<ProviderState>,
     #[command(flatten)]

@@ -60,7 +60,7 @@ pub(crate) enum AdminClientError {
         why: String,
     },
     /// The user is not allowed to connect to the socket.
-    #[error("permission denied: {owner}; run the command as this user or as a member of this group")]
+    #[error("permission denied: {owner}; run the command as the owner or as a member of the group")]
     Forbidden {
         /// A description of the socket, or of the folder that denies access: its owner, group and mode.
         owner: String,

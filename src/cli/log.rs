@@ -359,8 +359,8 @@ fn date(text: &str) -> Result<UtcDay, String> {
 const NAME_A_HOME: &str =
     "keep the journal, and set `[log] home` to \"files\" or \"postgres\", which then gets the rows of the journal";
 
-/// The result of the part of `weir log verify` that compares the journal with the log. The log must contain each row that this
-/// node's journal still contains.
+/// The result of comparing the journal with the log, as part of `weir log verify`. The log must contain each row that this node's
+/// journal still contains.
 #[derive(Debug, Default)]
 struct JournalReport {
     rows: u64,

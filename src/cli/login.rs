@@ -1,6 +1,6 @@
 //! `weir login`, `weir token` and `weir logout`. A user signs a machine in to a gateway with the OAuth device flow. Agents on the
 //! machine that do not support this flow can then use a token instead of a key. The tokens are in a file that only its owner can
-//! read and that one process at a time uses.
+//! read. Only one process uses the file at a time.
 
 mod gateway;
 

@@ -49,7 +49,7 @@ pub(crate) enum ProgressUnit {
 }
 
 impl ProgressUnit {
-    /// Formats a number without the name of the unit. Only a number of bytes includes its unit.
+    /// Formats a number. The result includes the unit only if the unit is bytes.
     fn number(self, count: u64) -> String {
         match self {
             Self::Bytes => HumanBytes(count).to_string(),

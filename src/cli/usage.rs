@@ -38,8 +38,8 @@ pub struct UsageArgs {
     /// Print only the usage of requests with this tag
     #[arg(long, value_name = "NAME=VALUE", value_parser = tag)]
     pub(crate) tag: Option<Tag>,
-    /// The subject of each line: a day on which requests ended (UTC), a model that served requests, a key, or a tag. The line
-    /// `other` contains the usage of all tags beyond the daily limit on tags
+    /// What each line of the report is about: a day on which requests ended (UTC), a model that served requests, a key, or a tag.
+    /// The line `other` contains the usage of all tags beyond the daily limit on tags
     #[arg(long, default_value = "day", value_parser = one_of::<SplitBy>(&["day", "model", "key", "tag"]))]
     pub(crate) by: SplitBy,
     /// The first day, in UTC. Without this option, the report covers the last 30 days

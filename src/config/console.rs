@@ -43,7 +43,7 @@ settings! {
         /// Prometheus, some of which concern all nodes or are computed from rates. If not set, the overview displays only the
         /// alerts that this node computes from its own metrics. See docs/console.md.
         prometheus_url: Option<Uri> = prometheus().optional("http://127.0.0.1:9090"),
-        /// The OpenID provider with which operators sign in, in addition to links. Register the console at the provider as a
+        /// The OpenID provider with which operators can sign in; links still work. Register the console at the provider as a
         /// client, with the redirect address `url`/openid/return. See docs/console.md.
         openid: Option<OpenIdConfig> = optional_table(),
         /// The certificates of the console's listener.
@@ -242,7 +242,7 @@ fn quota_begins_anew(read: TemplateSection, from: &Section<'_>) -> TemplateSecti
     read
 }
 
-/// Reports each sign-in setting that needs the portal or the OpenID provider, if what it needs is not configured.
+/// Reports the sign-in settings that cannot work because the portal or the OpenID provider is not configured.
 pub(super) fn has_portal(sign_in: &SignInConfig, console: &ConsoleConfig, from: &Section<'_>) {
     if sign_in.enabled && !console.portal {
         let message = "needs the portal, where users approve a sign-in: remove [console] portal = false";

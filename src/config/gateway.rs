@@ -17,8 +17,8 @@ use crate::{
 };
 
 const DAY_SECONDS: u64 = 86_400;
-/// Maximum number of threads by default. Each thread has its own connections to providers, which are closed as idle if the thread
-/// gets few requests.
+/// The largest number of threads that weir chooses by default. Each thread has its own connections to providers, which are closed
+/// as idle if the thread gets few requests.
 const THREADS_BY_DEFAULT_MAX: usize = 4;
 /// Pingora's own maximum size of a header block, in bytes.
 const HEADER_BYTES_CEILING: usize = 1_048_575;
@@ -31,10 +31,10 @@ settings! {
     pub(crate) struct GatewayConfig {
         /// The address for clients, IP:PORT. With port 0, the system chooses a free port, which is logged.
         listen: SocketAddr = address().or("127.0.0.1:8080").restart(),
-        /// The number of threads that serve requests. Each thread serves the connections that it has accepted until they close,
-        /// and has its own connections to providers. 0: one thread per core, but at most 4; four threads serve tens of thousands
-        /// of requests per second. With more threads and few requests, a thread less often has an open connection to the
-        /// provider.
+        /// The number of threads that serve requests. A thread serves each connection that it accepts until the connection
+        /// closes. Each thread has its own connections to providers. 0: one thread per core, but at most 4; four threads serve
+        /// tens of thousands of requests per second. With more threads and few requests, a thread less often has an open
+        /// connection to the provider.
         threads: usize = number(0, 0..=1024).map(or_one_per_core).restart(),
         /// The prefix of every service key: 1 to 16 characters of a-z and 0-9. Changing it invalidates all existing keys.
         key_prefix: KeyPrefix = text()
@@ -309,7 +309,8 @@ impl AdminConfig {
     }
 }
 
-/// Checks that the admin API over TCP uses TLS and accepts only clients with a certificate, since it has full control over money.
+/// Checks that the admin API over TCP uses TLS and accepts only clients with a certificate, because these clients have full
+/// control over money.
 fn proves_clients(read: AdminConfig, from: &Section<'_>) -> AdminConfig {
     let (certificate, authority) = ("tls.certificate", "tls.client_ca_file");
     match (read.listen, read.tls.tls.is_on(), &read.tls.client_ca_file) {
@@ -330,9 +331,9 @@ fn proves_clients(read: AdminConfig, from: &Section<'_>) -> AdminConfig {
     read
 }
 
-/// The maximum of a memory limit, in bytes.
+/// The largest memory limit that can be configured, in bytes.
 const STATE_BYTES_CEILING: u64 = 1 << 40;
-/// The divisor of the memory for all conversations that gives the default memory limit for one key.
+/// The default memory limit for one key is the memory limit for all conversations, divided by this number.
 const KEY_SHARE_DIVISOR: u64 = 4;
 
 settings! {

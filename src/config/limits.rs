@@ -41,8 +41,8 @@ settings! {
         /// Maximum time between the first and the last byte of a request's head.
         head("head_seconds"): Duration = seconds(20, 1..=600),
         /// Maximum memory for incomplete request heads, in bytes. Beyond it, weir drops the largest heads; over HTTP/1.1, their
-        /// requests get 503. Heads of up to 4096 bytes are always read, and do not count. At least four times [gateway]
-        /// header_bytes_max.
+        /// requests get 503. Heads of up to 4096 bytes are always read, and do not count. This limit must be at least four times
+        /// [gateway] header_bytes_max.
         head_budget_bytes: u64 = number(64 << 20, 1..=HEAD_BUDGET_MAX).restart(),
         /// Maximum memory for incomplete request heads from one IP address (IPv6: one /64), in bytes. If not set: 8 MiB, or
         /// head_budget_bytes if that is less.
@@ -131,10 +131,11 @@ settings! {
         offline("offline_seconds"): Duration = seconds(300, 0..=86_400),
         /// Maximum number of cached keys. Beyond it, the least recently used ones are dropped.
         entries_max: usize = number(100_000, 1..=10_000_000),
-        /// How often weir polls Redis for changes of keys, in addition to its notifications; an embedded store reports each
-        /// change. Above 900, a revoked key may work for longer than a second if the connection for the notifications is cut.
+        /// How often weir polls Redis for changes of keys. Redis also sends notifications of them; an embedded store reports each
+        /// change itself. With more than 900, a revoked key may work for longer than a second if the connection for the
+        /// notifications is cut.
         poll("poll_ms"): Duration = millis(500, 10..=10_000),
-        /// How often the times of last use of the keys are written to the store.
+        /// How often weir writes to the store when each key was last used.
         flush_used("flush_used_seconds"): Duration = seconds(5, 1..=3600),
         /// Limits on lookups of unknown keys. Anybody can make up a key with a valid checksum, so this node limits how often it
         /// looks up keys that are not in its cache. Beyond the limit, requests with such keys get 429, with a short retry-after.
@@ -152,14 +153,14 @@ settings! {
         /// Maximum number of lookups per minute that find no key, for one IP address (IPv6: one /64). If proxies are in front of
         /// weir, list them in [stability] trusted_proxies; otherwise all their clients count as one address.
         per_minute: u32 = number(600, 1..=LOOKUPS_MAX),
-        /// Maximum number of such lookups at once after a pause, for one IP address.
+        /// Maximum number of lookups that find no key and that one IP address can cause at once after a pause.
         burst: u32 = number(100, 1..=LOOKUPS_MAX),
         /// Maximum number of IP addresses whose lookups are counted. Beyond it, weir drops the count of the address that has
         /// caused no lookup for the longest time.
         addresses_max: usize = number(100_000, 1..=10_000_000),
         /// Maximum number of lookups per minute that find no key, for all addresses together, on each node.
         total_per_minute: u32 = number(60_000, 1..=10 * LOOKUPS_MAX),
-        /// Maximum number of such lookups at once after a pause, for all addresses together.
+        /// Maximum number of lookups that find no key and that all addresses together can cause at once after a pause.
         total_burst: u32 = number(1000, 1..=LOOKUPS_MAX),
     }
 }
@@ -174,11 +175,11 @@ settings! {
         /// Maximum size of a request body, in bytes, both as sent and decoded (gzip, deflate, br or zstd). A request with a
         /// larger body gets 413.
         bytes_max("body_bytes_max"): usize = number(32 << 20, 1..=1 << 30),
-        /// Maximum memory for all request bodies together, decoded, in bytes; beyond it, requests get 503. At least
-        /// body_bytes_max. Only bytes that have arrived count, not the announced length.
+        /// Maximum memory for all request bodies together, decoded, in bytes; beyond it, requests get 503. This limit must be at
+        /// least body_bytes_max. Only bytes that have arrived count, not the announced length.
         budget_bytes("body_budget_bytes"): u64 = number(1 << 30, 1..=BUDGET_MAX).restart(),
-        /// Maximum memory for the request bodies of one key, in bytes; beyond it, the key's requests get 429. At least
-        /// body_bytes_max, at most body_budget_bytes. If not set: a quarter of body_budget_bytes.
+        /// Maximum memory for the request bodies of one key, in bytes; beyond it, the key's requests get 429. This limit must be
+        /// at least body_bytes_max and at most body_budget_bytes. If not set: a quarter of body_budget_bytes.
         key_bytes("body_key_bytes"): Option<u64> = within(1..=BUDGET_MAX).optional(256 << 20).restart(),
         /// Maximum memory for the request bodies from one IP address (IPv6: one /64), in bytes; beyond it, requests from the
         /// address get 429. If not set: half of body_budget_bytes. If proxies are in front of weir, list them in [stability]

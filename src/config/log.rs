@@ -85,14 +85,14 @@ fn access_target() -> SettingKind<AccessTarget> {
     })
 }
 
-/// How long rows wait for others of the same hour before they are written to a file: `SHARED_LONGEST` if other nodes read the
-/// files, `OWN_LONGEST` otherwise.
+/// How long weir collects rows of the same hour before it writes them to a file: `SHARED_LONGEST` if other nodes read the files,
+/// `OWN_LONGEST` otherwise.
 const SHARED_LONGEST: Duration = Duration::from_secs(30);
 const OWN_LONGEST: Duration = Duration::from_secs(3600);
 
 impl LogConfig {
-    /// Sets the log backends, and returns the sinks for which the journal keeps its files. The default for an embedded store is
-    /// files beside it. The default for Redis is the store, because files would be separate on each node.
+    /// Sets the log backends, and returns the sinks for which the journal keeps its files. With an embedded store, the default
+    /// backend is a folder of files beside the store. With Redis, it is the store, because each node would have separate files.
     pub(super) fn set_backends(&mut self, store: &StoreConfig, from: &Section<'_>) -> Vec<JournalSink> {
         let (beside, longest, default, store) = match store {
             StoreConfig::Embedded(store) => {
@@ -165,8 +165,8 @@ settings! {
         /// their upload, and each node has its own. If not set: with an embedded store, the folder `log` beside the store's
         /// folder; otherwise the path shown here.
         named_path("path"): Option<PathBuf> = path().optional("/var/lib/weir/log"),
-        /// How long rows wait for other rows of the same hour before they are written to a file. If not set: 30 with Redis,
-        /// because other nodes read the files too, and 3600 with an embedded store.
+        /// How long weir collects rows of the same hour before it writes them to a file. If not set: 30 with Redis, because other
+        /// nodes read the files too, and 3600 with an embedded store.
         named_longest("seconds"): Option<Duration> = within(1..=3600).map(Duration::from_secs).optional(30),
         /// Maximum number of rows in a new file. When a day is over, weir merges its files into one.
         rows_max: usize = number(32_768, 1..=1_000_000),
@@ -176,7 +176,7 @@ settings! {
     } beside {
         /// The folder of the files; with a bucket, the folder in which files are built before their upload.
         path: PathBuf,
-        /// How long rows wait for others of the same hour before they are written to a file.
+        /// How long weir collects rows of the same hour before it writes them to a file.
         longest: Duration,
     }
 }
@@ -331,8 +331,8 @@ settings! {
                 |region| !region.is_empty() && region.bytes().all(|byte| is_letter(byte) || byte == b'-'),
             )
             .or("us-east-1"),
-        /// The server's URL, if it is not Amazon's. It begins with https:// unless the server is this machine or allow_http is
-        /// set.
+        /// The server's URL, if it is not Amazon's. It must begin with https:// unless the server is this machine or allow_http
+        /// is set.
         named_endpoint("endpoint"): Option<String> = text()
             .fits("not a server's address, give https://HOST or https://HOST:PORT", |endpoint| is_server(endpoint))
             .map(|endpoint| endpoint.trim_end_matches('/').to_owned())
@@ -340,7 +340,7 @@ settings! {
         /// Whether to allow an http:// URL. With such a URL, others on the network can read the log.
         allow_http: bool = flag(false),
         /// Whether the bucket's name is in the path of a URL rather than in its host. If not set: true if an endpoint is set. All
-        /// servers other than Amazon's support the path, and most of them support only the path.
+        /// servers other than Amazon's accept the name in the path, and most of them accept it only there.
         named_path_style("path_style"): Option<bool> = flag(false).optional(true),
         /// The id of the access key. It is read once, when weir starts.
         access_key_id: SecretRef = secret().example("env:AWS_ACCESS_KEY_ID"),
@@ -405,8 +405,8 @@ fn is_server(text: &str) -> bool {
     })
 }
 
-/// Checks that the bucket's name can be used with the URL, and that http:// is allowed if it is used, because the log contains
-/// accounts and their usage.
+/// Checks that the bucket's name can be used with the URL. Also checks that an unencrypted URL is allowed by `allow_http`,
+/// because the log contains accounts and their usage.
 fn can_be_reached(read: LogBucketConfig, from: &Section<'_>) -> LogBucketConfig {
     let url = read.endpoint().parse::<Uri>().unwrap_or_default();
     if is_unencrypted(&url) && !read.allow_http {

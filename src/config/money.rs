@@ -1,4 +1,5 @@
-//! The settings of `[money]` (grace, and the queue for money that running requests hold), `[leases]` and `[notices]`.
+//! The settings of `[money]` (grace, and the queue of requests that wait for money held by running requests), `[leases]` and
+//! `[notices]`.
 
 use std::time::Duration;
 
@@ -39,9 +40,10 @@ settings! {
     /// Maximum numbers of requests that wait for money held by running requests.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct QueueLimits {
-        /// Maximum number of such waiting requests on this node; further ones get 429 at once.
+        /// Maximum number of requests on this node that wait for money held by running requests; further ones get 429 at once.
         all("held_waiting_max"): usize = number(1_024, 1..=65_536),
-        /// Maximum number of such waiting requests of one account on this node; further ones get 429 at once.
+        /// Maximum number of requests of one account on this node that wait for money held by running requests; further ones get
+        /// 429 at once.
         account("held_waiting_account_max"): usize = number(64, 1..=65_536),
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
 /// Like [`read`], but an empty secret is not an error.
 ///
 /// # Errors
-/// As for [`read`], but without the reference.
+/// The same errors as for [`read`], except that the secret can be empty. The message does not contain the reference.
 pub(crate) fn read_or_empty(reference: &SecretRef) -> Result<Option<Secret>, String> {
     // The limit is three bytes more than the longest secret: two for a line break, and one that shows that the content is too
     // long.

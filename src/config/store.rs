@@ -35,10 +35,10 @@ settings! {
         engine: StoreEngine = one_of("engine", [("embedded", StoreEngine::Embedded), ("redis", StoreEngine::Redis)]).or("embedded"),
         /// The embedded store, in files of this node.
         embedded: EmbeddedConfig = table(),
-        /// The store in Redis 6 or later. weir warns of Redis settings that can lose data. weir does not use a Redis whose
-        /// maxmemory-policy is not noeviction, or whose user lacks a right that weir's scripts need (docs/redis.md lists them):
-        /// it treats that Redis as unreachable until this is corrected (keys in use continue within their grace, all others are
-        /// refused). In Redis, set list-compress-depth 1, which reduces the memory for the rows of the consumption log to a
+        /// The store in Redis 6 or later. weir warns of Redis settings that can lose data. weir treats a Redis as unreachable as
+        /// soon as its maxmemory-policy is other than noeviction, or its user lacks a right that weir's scripts need
+        /// (docs/redis.md lists these rights). Until this is corrected, keys in use continue within their grace, and all others
+        /// are refused. In Redis, set list-compress-depth 1, which reduces the memory for the rows of the consumption log to a
         /// third. In a cluster, also set cluster-require-full-coverage no; otherwise the whole cluster stops when one master is
         /// down.
         redis: RedisConfig = table(),

@@ -1,5 +1,5 @@
-//! Renders forms and checks submitted forms. Each form contains an operation id, with which it takes effect only once, and a
-//! token, which proves that it was rendered for the session.
+//! Renders forms and checks submitted forms. Each form contains an operation id and a token. Because of the operation id, the
+//! form takes effect only once. The token proves that the form was rendered for the session.
 
 use std::str::FromStr;
 
@@ -130,7 +130,8 @@ impl<'a, W> Forms<'a, W> {
     }
 
     /// Returns the value that was entered in a field of a form that is rendered again. `None` if the user had not changed the
-    /// field. The field then displays the current value, so submitting the form again does not undo another change.
+    /// field. The field then displays the current value, so submitting the form again does not undo a change that was made
+    /// elsewhere.
     pub(super) fn entered_value(&self, action: &str, name: &str) -> Option<&str> {
         let again = self.refused_at(action)?;
         is_changed(&again.fields, name).then(|| again.fields.text(name))

@@ -227,7 +227,7 @@ const RATES: [(&str, &str); 3] = [
     ("concurrency", "Requests at once"),
 ];
 
-/// The choices of what happens to a running answer when the quota is used up. The first choice is the default.
+/// The options for a running answer when the quota is used up. The first option is the default.
 const EXHAUSTED: [(OnExhausted, &str); 2] = [(OnExhausted::Finish, "Finishes"), (OnExhausted::Cut, "Is cut off")];
 
 /// Formats a number. `None` becomes an empty string.
@@ -272,7 +272,8 @@ pub(super) fn exhaustion_inputs<W>(forms: &Forms<'_, W>, action: &str, key: Opti
     }
 }
 
-/// Returns the submitted choice and factor for a used-up quota, if they were changed.
+/// Returns the submitted values that were changed: what happens to a running answer when the quota is used up, and the multiple
+/// of the quota at which the answer is cut off.
 ///
 /// # Errors
 /// The factor is not valid.

@@ -51,8 +51,8 @@ const SIGN_IN_LIFETIME: SessionLifetime = SessionLifetime {
     idle: Duration::from_secs(600),
     whole: Duration::from_secs(600),
 };
-/// The rate at which sign-ins can begin at one node. With the lifetime of a sign-in, this limits the number of sign-ins in
-/// progress to 6,000.
+/// The rate at which sign-ins can begin at one node. Together with the lifetime of a sign-in, this limits the number of sign-ins
+/// in progress to 6,000.
 const BEGIN_ALLOWANCE: RateAllowance = RateAllowance {
     per_minute: 600,
     burst: 100,

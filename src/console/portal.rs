@@ -277,8 +277,7 @@ impl Portal {
         ClientAddress::from_headers(request.peer, &request.headers, &self.entrance.site.trusted)
     }
 
-    /// Returns the value of the request's cookie and the session, if the session's key is still valid. Otherwise returns the
-    /// sign-in page.
+    /// Returns the cookie's value and the session if the session's key is still valid. Otherwise returns the sign-in page.
     async fn find_session(
         &self,
         request: &PageRequest,

@@ -110,7 +110,7 @@ pub(crate) struct ListenerContext {
 /// Reads a complete request from a session of Pingora.
 ///
 /// # Errors
-/// The request is too large, arrives too slowly, or has no host. Contains the response to be sent.
+/// The request is too large, arrives too slowly, or has no host. The error contains the response to be sent.
 pub(crate) async fn read(
     session: &mut ServerSession,
     entrance: &ListenerContext,
@@ -245,10 +245,10 @@ pub(super) struct RequestOrigin<'a> {
 
 impl RequestOrigin<'_> {
     /// Returns whether, according to the browser, a page of the same site sent this request. Browsers report this in the header
-    /// `Sec-Fetch-Site` (Fetch Metadata) on encrypted and local sites, and in `Origin` (RFC 6454) on all sites. Each of these
-    /// headers that is present must confirm the same site. A request with neither header was not sent by a browser's form, so the
-    /// result is false. An unencrypted page of the same host does not belong to an encrypted site, because an attacker in the
-    /// network may have written the page.
+    /// `Sec-Fetch-Site` (Fetch Metadata) on encrypted and local sites, and in `Origin` (RFC 6454) on all sites. If both headers
+    /// are present, both must confirm that the site is the same. A request with neither header was not sent by a browser's form,
+    /// so the result is false. An unencrypted page of the same host does not belong to an encrypted site, because an attacker in
+    /// the network may have written the page.
     pub(super) fn is_same_origin(&self) -> bool {
         let text = |name: &str| self.headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let site = text("sec-fetch-site").map(|site| site == "same-origin");

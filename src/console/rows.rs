@@ -35,7 +35,7 @@ const COUNTS: [(&str, &str); 18] = [
     ("image_generations", "Image generations"),
 ];
 
-/// Returns the counts of a usage that are not zero, with their names for display.
+/// Returns the nonzero counts of a usage, with their names for display.
 fn counts(usage: &Usage) -> Vec<(&'static str, u64)> {
     let parts: BTreeMap<&str, u64> = usage.named_parts().filter(|(_, count)| *count > 0).collect();
     let named = COUNTS

@@ -84,8 +84,8 @@ impl BrowserSessions {
         }
     }
 
-    /// Opens a session, and returns the string for its cookie. If the store cannot be reached, the session is only valid at this
-    /// node and until the store can be reached again.
+    /// Opens a session, and returns the string for its cookie. If the store cannot be reached, the session is valid only at this
+    /// node, and ends when the store can be reached again.
     pub(super) async fn open<W: Serialize>(&self, who: &W, now: Instant) -> String {
         let text = random_base62(ID_CHARS, &mut rand::rng());
         let id = SessionDigest::of(self.site, &text);

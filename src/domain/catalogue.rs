@@ -35,7 +35,7 @@ pub(crate) use crate::domain::{
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     models: BTreeMap<String, Arc<Model>>,
-    /// The public name of a model, by each of the model's aliases.
+    /// The aliases of all models, each with the public name of its model.
     aliases: BTreeMap<String, String>,
     providers: Vec<Arc<Provider>>,
 }
@@ -209,7 +209,9 @@ fn is_base_url(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CatalogueWarning {
     /// The provider is off because its only secret is absent or empty.
-    #[error("provider `{provider}` is off and its models are not listed, because its secret {secret}; set the secret")]
+    #[error(
+        "provider `{provider}` is off and its models are not listed, because it has no secret ({secret}); set the secret"
+    )]
     SecretLacking {
         /// The provider's name in the configuration.
         provider: String,
@@ -218,7 +220,7 @@ pub(crate) enum CatalogueWarning {
     },
     /// One of several credentials of a provider is not used, because its secret is absent or empty.
     #[error(
-        "provider `{provider}` does not use the credential `{name}`, because the credential's secret {secret}; set the secret"
+        "provider `{provider}` does not use the credential `{name}`, because the credential has no secret ({secret}); set the secret"
     )]
     CredentialLacking {
         /// The provider's name in the configuration.
@@ -388,9 +390,9 @@ fn price_name(raw: &RawModel) -> &str {
 }
 
 impl Catalogue {
-    /// Returns the models that `provider` may run for `name`, which is a model name in a request body that weir forwards
-    /// unchanged. These are the models whose name at the provider is `name`, with or without its context-window mark or snapshot
-    /// date.
+    /// Returns the models that `provider` may run for `name`. This is a model name in a request body, which weir forwards without
+    /// changing the name. The result contains the models whose name at the provider is `name`, with or without its context-window
+    /// mark or snapshot date.
     pub(crate) fn models_run_as<'a>(
         &'a self,
         provider: &'a str,

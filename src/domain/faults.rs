@@ -104,7 +104,7 @@ impl End {
 /// The minimum speed at which a peer must send or receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MinimumSpeed {
-    /// The maximum total time for which weir waits for the peer before the minimum number of bytes is transferred.
+    /// The maximum total time that weir waits for the peer. Within this time, the minimum number of bytes must be transferred.
     pub wait_max: Duration,
     /// The minimum number of bytes for each second of `wait_max`. If it is 0, a single byte suffices.
     pub bytes_per_second_min: u64,
@@ -260,8 +260,8 @@ pub(crate) struct RetryBudget {
     saved: u32,
 }
 
-/// The number of retries that are allowed before the first deposit. The budget saves at most this number of retries, or this
-/// number of deposits if a deposit is more than one retry.
+/// The number of retries that are allowed before the first deposit. The budget saves at most this number of retries. If a deposit
+/// is more than one retry, the budget saves at most this number of deposits.
 pub(crate) const BUDGET_RESERVE: u32 = 3;
 const WHOLE: u32 = 100;
 
@@ -295,8 +295,8 @@ impl RetryBudget {
 
 /// Returns the wait that the provider requests; `None` if it requests none. The wait is read from `retry-after-ms`, or from
 /// `retry-after` in seconds or as a date (RFC 9110 section 10.2.3). Without these headers, it is the longest wait in the rate
-/// limit headers of Anthropic (RFC 3339) and OpenAI (`6m0s`, `20ms`). Only limits of which nothing remains are considered.
-/// `header` returns the value of a header, and `now_unix_ms` is the current time in milliseconds since the Unix epoch.
+/// limit headers of Anthropic (RFC 3339) and OpenAI (`6m0s`, `20ms`). Only exhausted limits are considered. `header` returns the
+/// value of a header, and `now_unix_ms` is the current time in milliseconds since the Unix epoch.
 pub(crate) fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix_ms: i64) -> Option<Duration> {
     let until = |unix_ms: i64| Duration::from_millis(u64::try_from(unix_ms.saturating_sub(now_unix_ms)).unwrap_or(0));
     if let Some(text) = header("retry-after-ms")

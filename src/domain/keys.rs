@@ -33,7 +33,8 @@ pub(crate) const CREDENTIAL_HEADERS: [&str; 6] = [
     "proxy-authorization",
 ];
 
-/// The values in all places of a request that can contain a key. A header that was sent twice has two values.
+/// The values of all headers and query parameters in which a request can contain a key. A header that was sent twice has two
+/// values.
 #[derive(Debug, Default)]
 pub(crate) struct PresentedCredentials<'a> {
     /// The values of the header `x-api-key`.
@@ -61,9 +62,9 @@ pub(crate) enum CredentialError {
     Malformed,
 }
 
-/// Returns the key of a request: the key in the place that the protocol prefers, or else in the protocol's second place. A value
-/// that does not have the format of this service's keys is skipped. Two values in one place are an error, because different
-/// programs would use different values.
+/// Returns the key of a request. The key is taken from the place that the protocol prefers or, if no key is there, from the
+/// protocol's second place. A value that does not have the format of this service's keys is skipped. Two values in one place are
+/// an error, because different programs would use different values.
 pub(crate) fn choose_key(
     protocol: Protocol,
     offered: &PresentedCredentials<'_>,
@@ -370,8 +371,8 @@ pub(crate) const OVERLAP_DEFAULT_SECONDS: u64 = 24 * 3600;
 /// The maximum overlap, in seconds: 30 days.
 pub(crate) const OVERLAP_MAX_SECONDS: u64 = 30 * 24 * 3600;
 
-/// The number of seconds for which a repeated operation with the same seed gets the same secret again. An operation is repeated
-/// if its first answer was lost.
+/// The number of seconds within which an operation can be repeated with the same seed and returns the same secret again. This is
+/// for clients that have lost the first answer.
 pub(crate) const REPEATED_TEXT_SECONDS: i64 = 120;
 
 /// The replacement of a key's secret with a new secret.

@@ -75,8 +75,8 @@ impl AccountRecord {
     }
 
     /// Compares this record, which is in a store, with `told`, the record in a journal. Returns the record that replaces the one
-    /// in the store, or `None` if the store's record stays. The higher revision wins. At the same revision, a suspension wins,
-    /// because the records differ only if a failover has lost one of two changes.
+    /// in the store, or `None` if the store's record stays. The higher revision wins. Records with the same revision differ only
+    /// if a failover has lost one of two changes; in this case, a suspension wins.
     pub(crate) fn healed(&self, told: &Self) -> Option<Self> {
         if told.revision > self.revision {
             return Some(*told);
@@ -166,7 +166,7 @@ impl AccountChange {
         }
     }
 
-    /// Returns the operation's id, for which the change is made only once; `None` if the change has no id.
+    /// Returns the id of the operation; `None` if the change has no id. A change with an id is made only once.
     pub fn operation(&self) -> Option<&OperationId> {
         match self {
             Self::Open { operation, .. } | Self::Credit { operation, .. } | Self::Adjust { operation, .. } => {

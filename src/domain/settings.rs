@@ -17,10 +17,10 @@
 //! let (after_timeout,) = (flag(false).read_from(from, "after_timeout"),);
 //! Some(Self { after_timeout: after_timeout? })
 //! ```
-//! All settings of a table are read before an error in one of them ends the reading, so all errors are reported. If the name of a
-//! field differs from the key, the key is in parentheses: `grace("grace_usd"): NanoUsd = …`.
-//! `} beside { sinks: Vec<JournalSink>, }` adds fields that are not settings and have their default values.
-//! `} checked by NAME` calls `NAME(read, from)`, which checks the settings of the table against each other.
+//! The reader reads all settings of a table even if one of them has an error, so it reports all errors. If the name of a
+//! field differs from the key, the key is in parentheses: `grace("grace_usd"): NanoUsd = …`. `} beside { sinks: Vec<JournalSink>,
+//! }` adds fields that are not settings and have their default values. `} checked by NAME` calls `NAME(read, from)`, which checks
+//! the settings of the table against each other.
 
 mod kind;
 mod section;
@@ -241,8 +241,7 @@ pub(crate) fn optional_table<T: Settings>() -> SettingKind<Option<T>> {
     in_place(read).shown_as(TableHeader::Optional, T::describe_keys)
 }
 
-/// Returns the setting kind of an optional table. The value is `None` unless the file contains the setting of the table that
-/// `switch` names.
+/// Returns the kind of an optional table. The value is `None` unless the table in the file contains the setting `switch`.
 pub(crate) fn table_with<T: Settings>(switch: &'static str) -> SettingKind<Option<T>> {
     let read = SettingKind::of(move |given| {
         let mut section = given.table()?;

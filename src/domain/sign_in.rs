@@ -90,7 +90,7 @@ impl SecureUrl {
     }
 }
 
-/// The settings for agents that an operator has set, in the form in which agents fetch them.
+/// The settings that an operator has made for agents, in the form in which agents fetch them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ManagedSettings {
     /// The body of the answer, in JSON.
@@ -174,8 +174,8 @@ impl Role {
 pub(crate) const SIGN_INS_MAX: usize = 16;
 /// The maximum number of valid access tokens of one sign-in. A further token ends the oldest one.
 const ACCESS_MAX: usize = 8;
-/// The number of seconds for which an agent that sends a replaced refresh token still gets the replacement. This is needed if a
-/// response was lost, or if two processes of one agent refresh at the same time.
+/// The number of seconds for which a replaced refresh token is still accepted. The agent gets the replacement again. This is
+/// needed if a response was lost, or if two processes of one agent refresh at the same time.
 const REPEATED_SECONDS: i64 = 60;
 
 /// The lifetimes of access tokens and sign-ins.

@@ -14,7 +14,7 @@ use crate::domain::strict_toml::reader::{ReadError, ReadFault};
 
 pub(crate) use crate::domain::strict_toml::all::{ParsedFile, lines, parse_all};
 
-/// The maximum length, in bytes, of a name from the file that an error may repeat.
+/// The maximum length of a name in an error, in bytes. Errors do not repeat longer names from the file.
 const ECHO_BYTES_MAX: usize = 64;
 
 /// An error in a TOML file, with its location.
@@ -169,8 +169,8 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// Returns the line of the key `name`, counted from 1. The search begins at `offset`, because for an unknown key the parser can
-/// report the position of the table that contains it.
+/// Returns the line of the key `name`, counted from 1. The search begins at `offset`, the position that the parser reports. For
+/// an unknown key, this can be the position of the table that contains the key.
 fn line_of_key(text: &str, offset: usize, name: &str) -> usize {
     let first = line_of(text, offset);
     text.lines()

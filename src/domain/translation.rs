@@ -34,7 +34,7 @@ use crate::domain::{
     wire::{Protocol, UpstreamProtocol},
 };
 
-/// The protocols, the mode and the traits of the `chat/completions` host for the translation to one endpoint.
+/// The parameters of the translation to one endpoint: the protocols, the mode, and the traits of a `chat/completions` host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Translation {
     /// The client's protocol.
@@ -138,13 +138,14 @@ pub(crate) struct TranslatedRequest {
     pub(crate) body: String,
     /// The members that were adapted, dropped or unknown.
     pub(crate) losses: TranslationLosses,
-    /// The names of the client's tools, with which the client's names are restored in the answer's calls.
+    /// The names of the client's tools. The translation of the answer uses them to restore the client's names in calls.
     pub(crate) names: ToolNames,
     /// Whether the client wants to see the model's reasoning.
     pub(crate) shows_reasoning: bool,
 }
 
-/// Translates a request. `stream` says whether the client wants a stream, for a protocol that states this in the path.
+/// Translates a request. `stream` says whether the client wants a stream. It is used only if the client's protocol states this in
+/// the path.
 ///
 /// # Errors
 /// The request cannot be translated without losing content or state.

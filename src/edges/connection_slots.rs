@@ -31,7 +31,7 @@ struct SlotConnection {
     client: Option<ClientAddress>,
     /// Number of complete requests on this connection that are not answered yet.
     requests: usize,
-    /// Whether bytes wait to be written because the client does not read.
+    /// Whether weir cannot write all of its bytes because the client does not read.
     is_untaken: bool,
     /// The value of `moment` at this connection's last change.
     since: u64,
@@ -106,7 +106,7 @@ impl TakenSlots {
         self.moment
     }
 
-    /// Closes one of the connections that match `of` and can give way: the one that has waited longest. Returns false if there is
+    /// Of the connections that match `of` and can give way, closes the one that has waited longest. Returns false if there is
     /// none.
     fn close_first(&mut self, of: impl Fn(&SlotConnection) -> bool) -> bool {
         let waiting = self.connections.iter();
@@ -143,7 +143,7 @@ impl ConnectionSlot {
         RequestGuard(Arc::clone(self))
     }
 
-    /// Sets whether bytes wait to be written because the client does not read.
+    /// Sets whether weir cannot write all of its bytes because the client does not read.
     pub(crate) fn set_untaken(&self, untaken: bool) {
         self.change(|connection| connection.is_untaken = untaken);
     }

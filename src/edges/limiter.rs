@@ -31,7 +31,7 @@ pub(crate) struct RateAllowance {
 }
 
 /// Limits the event rate of each client. Times are nanoseconds since `start`, multiplied by `per_minute`, so that one event takes
-/// exactly `MINUTE_NANOS`. A limit shared by all clients is a limiter with the single client `()`.
+/// exactly `MINUTE_NANOS`. If all clients share one limit, the limiter has the single client `()`.
 #[derive(Debug)]
 pub(crate) struct Limiter<C: Hash + Eq> {
     start: Instant,
@@ -40,7 +40,7 @@ pub(crate) struct Limiter<C: Hash + Eq> {
     /// `per_minute`).
     ahead: u128,
     clients_max: usize,
-    /// For each client, the time at which its sustained rate would have allowed all its events so far. The most recent client is
+    /// For each client, the earliest time by which its sustained rate allows all of its events so far. The most recent client is
     /// first. The hash function is SipHash, because untrusted clients choose the addresses.
     clients: Mutex<ClientRates<C>>,
 }

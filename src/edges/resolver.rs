@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
 
-/// The first wait after a failed lookup. It doubles with each further failure, up to [`ResolverSettings::refresh`].
+/// The wait after the first failed lookup. The wait doubles with each further failure, up to [`ResolverSettings::refresh`].
 pub(crate) const RETRY_FIRST: Duration = Duration::from_secs(1);
 
 /// Maximum number of addresses that are stored per name and address family.
@@ -118,9 +118,9 @@ impl Resolver {
             .map(|(_, found)| Arc::clone(&found.preferred))
     }
 
-    /// Returns an address to try when `address`, one of [`Resolver::addresses`], does not answer: an address of the same name in
-    /// the other family, or `None` if that family has no address. As far as possible, different addresses get different results.
-    /// Never waits.
+    /// Returns an address to try when `address` does not answer. `address` is one of [`Resolver::addresses`]; the returned
+    /// address has the same name, but is in the other family. Returns `None` if that family has no address. As far as possible,
+    /// the results for different addresses are different. Never waits.
     pub(crate) fn other_family(&self, host: &str, port: u16, address: SocketAddr) -> Option<SocketAddr> {
         let table = self.table.load();
         let (_, found) = table.get(host)?.iter().find(|(known, _)| *known == port)?;
@@ -128,8 +128,8 @@ impl Resolver {
         found.other.get(at.checked_rem(found.other.len())?).copied()
     }
 
-    /// Replaces the set of names at a reload. Names that remain keep their known addresses, and removed names lose theirs at
-    /// once. The running task resolves the new names.
+    /// Replaces the set of names at a reload. Names that remain keep their known addresses. The addresses of removed names are
+    /// dropped at once. The running task resolves the new names.
     pub(crate) fn set_hosts(&self, hosts: Vec<(String, u16)>) {
         let next = targets(hosts, &self.targets.load());
         self.targets.store(Arc::new(next));
@@ -221,8 +221,8 @@ impl Resolver {
             port = target.port,
             %reason,
             last_good,
-            "cannot resolve the provider's host name; weir tries again, and meanwhile uses the last known addresses, if there \
-             are any (`last_good`)"
+            "cannot resolve the provider's host name; weir tries again. If the field `last_good` is true, weir uses the last \
+             known addresses in the meantime"
         );
         false
     }

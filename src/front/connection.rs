@@ -1,8 +1,8 @@
 //! A client's connection between the socket and Pingora's parsers.
 //!
-//! A request can be read only to its own end. The connection stores the bytes after that end until the request is answered,
-//! because they are the beginning of the next head. The front also closes the connection of a client that does not read its
-//! answer.
+//! Pingora can read a request only to the request's own end. The connection stores the bytes after that end until the request is
+//! answered, because they are the beginning of the next head. The front also closes the connection of a client that does not read
+//! its answer.
 
 #[cfg(test)]
 mod tests;
@@ -47,7 +47,7 @@ use crate::{
     telemetry::metrics::{CloseReason, GaugeGuard, ListenerFigures},
 };
 
-/// The maximum number of bytes of one read that stores bytes for later.
+/// The maximum number of bytes that one read stores for later.
 const READ_BYTES: usize = 4096;
 
 /// The maximum number of bytes of one read of a WebSocket.
@@ -385,8 +385,8 @@ impl Shutdown for ClientConnection {
 
 #[async_trait]
 impl Peek for ClientConnection {
-    /// Copies stored bytes into `buffer`. Pingora peeks for the HTTP/2 preface, which has arrived when a connection is passed on
-    /// as HTTP/2.
+    /// Copies stored bytes into `buffer`. Pingora peeks only for the HTTP/2 preface. The preface has already arrived, because the
+    /// front passes a connection on as HTTP/2 only after that.
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let count = buffer.len().min(self.ahead.len());
         self.ahead.as_ref().copy_to_slice(buffer.split_at_mut(count).0);

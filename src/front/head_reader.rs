@@ -84,8 +84,8 @@ pub(crate) enum Arrival {
     Nothing,
 }
 
-/// Waits for the trailers of the previous request and then for the next request. An error names the fault of the client; the
-/// bytes received so far stay readable. `timer` and `over` (see [`Closing::expired`]) belong to the connection. If a request
+/// Waits for the trailers of the previous request and then for the next request. An error is the reason to close the connection;
+/// the bytes received so far stay readable. `timer` and `over` (see [`Closing::expired`]) belong to the connection. If a request
 /// arrives in time, both can be used again for the next request.
 pub(crate) async fn next_request(
     connection: &mut ClientConnection,
@@ -121,8 +121,8 @@ async fn arrive(
     whole.unwrap_or(Err(CloseReason::HeadLate))
 }
 
-/// Returns the result of `reading`; `None` if it takes longer than `wait`. The timer is set only if `reading` has to wait, and
-/// postponing it is cheap.
+/// Returns the result of `reading`; `None` if it takes longer than `wait`. The timer is set only if `reading` is not ready at
+/// once. Setting a running timer to a later time is cheap.
 async fn within<T>(mut timer: Pin<&mut Sleep>, wait: Duration, reading: impl Future<Output = T>) -> Option<T> {
     let mut reading = pin!(reading);
     let mut is_set = false;

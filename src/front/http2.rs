@@ -1,4 +1,4 @@
-//! One client's HTTP/2 connection: its settings, and its end after `requests_max` requests.
+//! Configures and serves one client's HTTP/2 connection, and ends it after `requests_max` requests.
 
 use std::sync::{
     Arc,

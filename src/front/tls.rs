@@ -30,8 +30,9 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate},
 };
 
-/// Chooses the certificate for a client: the first certificate for the requested name, in the configured order, that the client
-/// can verify. A client that requests no name, or an unknown one, gets the first of all certificates that it can verify.
+/// Chooses the certificate for a client. Of the certificates that match the requested name and that the client can verify, the
+/// client gets the best match; of equal matches, the first in the configured order. If the client requests no name or an unknown
+/// name, it gets the first configured certificate that it can verify.
 #[derive(Debug)]
 struct CertificateResolver {
     certificates: Vec<Certificate>,
@@ -264,7 +265,7 @@ impl Certificate {
         self.until
     }
 
-    /// Whether each certificate of the chain is followed by its issuer's. Some clients refuse any other order.
+    /// Whether each certificate of the chain is followed by the certificate of its issuer. Some clients refuse any other order.
     pub(crate) fn is_in_order(&self) -> bool {
         self.in_order
     }

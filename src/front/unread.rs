@@ -86,7 +86,8 @@ impl ReadAllowance {
         }
     }
 
-    /// Takes at most `room` bytes of the end of a body with trailers. The reader gets this end before the trailers arrive.
+    /// Takes at most `room` bytes of the empty line that ends the body, if the body has trailers. The reader gets this line
+    /// before the trailers arrive.
     pub(super) fn take_end(&mut self, room: usize) -> &'static [u8] {
         let Self::Trailers { end, .. } = self else {
             return b"";
@@ -175,7 +176,7 @@ impl BodyTimer {
     }
 }
 
-/// Puts the end of a chunked body into `buffer`, as far as it fits.
+/// Puts the empty line that ends a chunked body into `buffer`, as far as it fits.
 pub(super) fn put_end(unread: &mut ReadAllowance, buffer: &mut ReadBuf<'_>) {
     let end = unread.take_end(buffer.remaining());
     buffer.put_slice(end);

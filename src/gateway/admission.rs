@@ -263,10 +263,10 @@ fn usage_estimator(
     basis
 }
 
-/// Finds the model of a request that billing has already refused, because the form of the refusal depends on the model's
-/// provider. Reads the body, but only if all of these are true: some provider has its own form of errors, the path does not name
-/// the model, the body is not heavy, and the client does not wait for `100 Continue`. An invalid body does not change the
-/// refusal. Returns the body's length in bytes and, if the catalogue has the model, its name; `None` if no valid body was read.
+/// Finds the model of a request that billing has already refused. The form of the refusal depends on the model's provider. Reads
+/// the body, but only if all of these are true: some provider has its own form of errors, the path does not name the model, the
+/// body is not heavy, and the client does not wait for `100 Continue`. An invalid body does not change the refusal. Returns the
+/// body's length in bytes and, if the catalogue has the model, its name; `None` if no valid body was read.
 async fn find_model(
     gateway: &Gateway,
     session: &mut Session,

@@ -20,7 +20,7 @@ pub(crate) struct Attempt {
     stage: AttemptStage,
     /// The time limits, from the established connection to the answer's end; `None` before and after.
     deadline: Option<Deadline>,
-    /// The number of bytes at the start of the next body piece that Pingora replays from its buffer.
+    /// The number of bytes that Pingora replays from its buffer at the start of the next body piece.
     replay_bytes: usize,
     /// Whether the answer consists of its head only.
     is_bodiless: bool,
@@ -64,12 +64,12 @@ impl Attempt {
         self.stage != AttemptStage::Connecting
     }
 
-    /// Returns the number of bytes at the start of the next body piece that are a replay. Later calls return 0.
+    /// Returns how many bytes Pingora replays from its buffer at the start of the next body piece. Later calls return 0.
     pub(crate) fn take_replay_bytes(&mut self) -> usize {
         std::mem::take(&mut self.replay_bytes)
     }
 
-    /// Records that bytes of the answer have arrived. They may belong to an interim head only.
+    /// Records that bytes of the answer have arrived. Bytes of an interim head count as well.
     pub(crate) fn on_byte(&self, now: Instant) {
         if let Some(deadline) = &self.deadline {
             deadline.on_byte(now);

@@ -50,7 +50,7 @@ pub(crate) struct ClientH2 {
     sending: BodyTime,
     /// Enforces the minimum speed at which the client has to read its answer.
     write_pace: PeerPace,
-    /// The answer's head, if it was to be sent after the client had disconnected.
+    /// The answer's head, if weir discarded it because the client had already disconnected.
     discarded_head: Option<Box<ResponseHeader>>,
 }
 

@@ -84,8 +84,8 @@ impl ClientStream {
         self.stream
     }
 
-    /// Returns the storage for the connection after a failed request; `None` if the storage no longer exists, because a
-    /// connection stored now would never be taken out.
+    /// Returns the storage for the connection after a failed request; `None` if the storage no longer exists, so that nothing
+    /// could take the connection out again.
     pub(crate) fn parking(&self) -> Option<Arc<ConnectionParking>> {
         self.parking.upgrade()
     }
@@ -395,8 +395,8 @@ pub(crate) async fn park_connection(session: &mut Session) {
 }
 
 /// Lets the connection leave Pingora after this request and become a socket. Pingora's session writes no answer, and returns the
-/// connection as if another request could follow. After that, [`crate::gateway`] finds the handshake. Returns false if the
-/// connection could not be taken out of Pingora again.
+/// connection as if another request could follow. After that, [`crate::gateway`] takes the stored handshake. Returns false if
+/// there would be no way to take the connection out of Pingora.
 pub(crate) fn leave_for_socket(session: &mut Session, handshake: Box<SocketHandshake>) -> bool {
     let Some(parking) = parking_of(session) else {
         return false;

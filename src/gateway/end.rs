@@ -36,7 +36,7 @@ enum LastBytes {
     None,
     /// A complete error answer from the provider.
     Error(Box<ErrorReply>),
-    /// A refusal, because nothing of an answer has reached the client.
+    /// A refusal by weir, because no part of an answer has reached the client.
     Refusal(Refusal),
     /// The rest of a complete answer.
     Rest(Bytes),
@@ -121,9 +121,9 @@ pub(crate) async fn fail(
     }
 }
 
-/// Returns the last bytes for the client of a request that did not fail. A provider's error answer is sent only now, after
-/// Pingora has finished with the provider. If a filter returned an error earlier, Pingora would close both connections. This way,
-/// both stay usable.
+/// Returns the last bytes for the client of a request that did not fail. These bytes can be a provider's error answer. weir sends
+/// it only now, after Pingora has finished with the provider, so that both connections stay usable. If a filter had ended the
+/// attempt with an error instead, Pingora would have closed both.
 fn last_bytes_of_passed(forward: &mut Forward) -> LastBytes {
     if let Some(error) = take_error(forward) {
         return LastBytes::Error(error);
@@ -200,7 +200,7 @@ fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
     }))
 }
 
-/// Returns the bytes that the client has not received of a complete answer, after the connection to the provider broke. Returns
+/// Returns the rest of a complete answer, which the client has not received because the connection to the provider broke. Returns
 /// `None` if the answer or its translation is incomplete, or if only the end of the connection delimits the answer.
 fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
     let meter = &mut forward.meter;

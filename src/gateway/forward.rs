@@ -33,8 +33,8 @@ use crate::{
 
 /// An admitted request.
 ///
-/// With many streams, each piece of an answer has to load the fields that it uses from memory. Those fields therefore come first,
-/// up to the beginning of the ticket. The other fields follow them or are boxed.
+/// The fields that are used for every piece of an answer come first, up to the beginning of the ticket. When many streams run,
+/// these fields have to be loaded from memory for every piece. The other fields follow them or are boxed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Forward {
@@ -42,7 +42,7 @@ pub(crate) struct Forward {
     pub meter: AnswerMeter,
     /// The way in which the answer's body reaches the client.
     pub outlet: Outlet,
-    /// The current answer, while it is a success that has not begun; `None` otherwise.
+    /// The current answer, if it is a success of which the client has received nothing yet; `None` otherwise.
     pub unbegun: Option<Box<UnbegunAnswer>>,
     /// Masks the credential in errors within the answer's body.
     pub masking: Masking,
@@ -216,7 +216,7 @@ impl Forward {
         is_translated && self.meter.is_complete()
     }
 
-    /// Returns the bytes that the client has not received of a complete answer, because the connection to the provider broke;
+    /// Returns the rest of a complete answer, which the client has not received because the connection to the provider broke;
     /// `None` if the answer's translation is not complete.
     pub(crate) fn rest_of_complete(&mut self) -> Option<Vec<u8>> {
         if let Outlet::Translate(answer) = &mut self.outlet {
@@ -305,7 +305,7 @@ impl Forward {
         }
     }
 
-    /// Returns the translation of the request for the request's row; `None` if the request was not translated.
+    /// Returns the translation as the request's row records it; `None` if the request was not translated.
     fn row_translation(&self) -> Option<RowTranslation> {
         let translation = self.translation()?;
         let losses = self.losses(translation);
@@ -316,7 +316,7 @@ impl Forward {
         ))
     }
 
-    /// Returns the verdict and the path of each loss of the request, and of the answer so far.
+    /// Returns the verdict and the path of each loss, for the request and for the answer so far.
     fn losses(&self, translation: &RequestTranslation) -> Vec<String> {
         let mut losses: Vec<String> = translation.known_losses().collect();
         if let Outlet::Translate(answer) = &self.outlet {

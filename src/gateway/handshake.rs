@@ -43,7 +43,8 @@ pub(crate) struct SocketHandshake {
     pub socket_id: SmolStr,
     /// The digest of the key with which the socket is opened.
     pub digest: KeyDigest,
-    /// The client's address, for its share of the memory for bodies; `None` if many clients share it.
+    /// The client's address. The socket's messages use this address's share of the memory for bodies. `None` if many clients
+    /// share the address.
     pub address: Option<ClientAddress>,
     /// The slot of this socket; a key has a limited number of slots for open sockets.
     pub _slot: KeySlot,

@@ -3,7 +3,7 @@
 //! As long as the client has received nothing of an answer, the attempt can fail and be repeated. So the head waits until the
 //! body begins, but at most `[upstream] head_wait_seconds`. After that time the client's connection ([`super::client_stream`],
 //! [`super::client_h2`]) sends the head, because Pingora is still waiting for the provider. Over HTTP/1.1, Pingora's session
-//! writes the head later, too: [`HeldHead::release`] lets it do so, and the connection discards those bytes.
+//! still has to write the head afterwards. [`HeldHead::release`] lets it do so, and the connection discards these repeated bytes.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering},
@@ -45,7 +45,8 @@ enum HeadStage {
     Waiting = 1,
     /// The client's connection has sent the head, but Pingora's session has not written it yet.
     Sent = 2,
-    /// Pingora's session is writing the head. The connection saves the bytes for the body, which follows in the same call.
+    /// Pingora's session is writing the head. The connection keeps the head's bytes and sends them together with the body, which
+    /// Pingora writes in the same call.
     Writing = 3,
     /// Pingora's session is writing the head, and the client already has it.
     WritingAgain = 4,
@@ -70,12 +71,12 @@ impl HeldHead {
         self.set_stage(HeadStage::Waiting);
     }
 
-    /// Whether a head waits, so that the client has received nothing of the answer.
+    /// Whether the held head has not been sent, so that the client has received nothing of the answer.
     pub(crate) fn is_waiting(&self) -> bool {
         self.stage() == HeadStage::Waiting
     }
 
-    /// Returns when the head must be sent; `None` if no head waits.
+    /// Returns when the head must be sent; `None` if no head waits to be sent.
     pub(crate) fn due(&self) -> Option<Instant> {
         if !self.is_waiting() {
             return None;
@@ -103,7 +104,8 @@ impl HeldHead {
         }
     }
 
-    /// Returns the bytes of a head that is due, which the HTTP/1.1 connection must send; `None` if no head waits.
+    /// Returns the bytes of a head that is due. The HTTP/1.1 connection must send them. Returns `None` if no head waits to be
+    /// sent.
     pub(crate) fn send(&self) -> Option<BytesMut> {
         if !self.is_waiting() {
             return None;

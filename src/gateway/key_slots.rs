@@ -1,4 +1,4 @@
-//! Limits the number of open sockets of each key, and of its concurrent requests that count tokens.
+//! Limits how many sockets each key has open, and how many of its requests count tokens at the same time.
 
 use std::{collections::HashMap, sync::Arc};
 

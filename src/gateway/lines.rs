@@ -399,7 +399,7 @@ struct PostOnly {
     until: Instant,
 }
 
-/// The places that have refused a WebSocket, or a message on one, from this node. All sockets share them.
+/// The places that have refused this node a WebSocket, or a message on a WebSocket. All sockets share this list.
 #[derive(Debug, Default)]
 pub(crate) struct LineRefusals {
     places: Mutex<HashMap<LinePlace, PostOnly>>,

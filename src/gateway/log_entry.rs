@@ -1,4 +1,5 @@
-//! The access-log line and the metrics of a request, written exactly once, and the diagnostic log lines about failed requests.
+//! Writes the access-log line and the metrics of each request exactly once, and writes the lines about failed requests in the
+//! diagnostic log.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 

@@ -36,13 +36,14 @@ pub(crate) struct AnswerMeter {
     decoder: Option<Box<AnswerDecoder>>,
     /// The content coding that the head announces.
     announced: AnnouncedCoding,
-    /// Whether an answer of this protocol ends with the event that completes it. If so, its usage is final with that event.
+    /// Whether an answer of this protocol ends with the event that completes it. If so, the usage is final once that event has
+    /// arrived.
     ends_with_event: bool,
     pub(super) first_content: Option<Instant>,
     pub(super) response_bytes: u64,
     status: u16,
     ended: bool,
-    /// The number of names of provider state that the most recent call of [`AnswerMeter::take_new_names`] found.
+    /// The number of state identifiers that the answer contained at the most recent call of [`AnswerMeter::take_new_names`].
     names: u16,
     /// The observations, cached once they are final.
     final_observation: OnceLock<Box<AnswerReport>>,
@@ -208,8 +209,8 @@ impl AnswerMeter {
         self.observer.as_ref().map_or(0, Observer::reports)
     }
 
-    /// Whether the answer has already named all of its provider state. A non-streaming body is complete with its last brace, even
-    /// before the end of its framing.
+    /// Whether the answer has already named all of its provider state. A non-streaming body counts as complete once its last
+    /// brace has arrived, even if the HTTP framing has not ended yet.
     pub(crate) fn has_named_all(&self) -> bool {
         let is_whole_body =
             || self.framing() == Some(AnswerFraming::Json) && self.observer.as_ref().is_some_and(Observer::is_complete);

@@ -128,7 +128,8 @@ impl UnbegunAnswer {
 const POSSIBLE_ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// A buffered answer that may be an error. Some providers send an error in their own format with the status 200. If the
-/// provider's file requires errors to be reshaped, weir buffers a JSON answer until it is known to be a success or an error.
+/// provider's file requires errors to be reshaped, weir buffers a JSON answer until weir knows whether the answer is a success or
+/// an error.
 #[derive(Debug, Default)]
 pub(crate) struct PossibleError {
     /// Edits the answer before it is buffered; `None` if the provider's file has no rules for editing answers.
@@ -186,18 +187,18 @@ pub(crate) struct WithheldError {
     coded: MessageCoding,
     body: BytesMut,
     too_large: bool,
-    /// The part of the answer that determines its meaning.
+    /// The part of the answer that determines the attempt's verdict.
     pub judgement: ErrorJudgement,
 }
 
-/// The part of an error answer that determines its meaning.
+/// The part of an error answer that determines the attempt's verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorJudgement {
-    /// The status alone. The decision has already been made.
+    /// The status alone. The verdict has already been decided.
     ByStatus,
-    /// The body. The decision is made at the answer's end.
+    /// The body. The verdict is decided at the answer's end.
     Not,
-    /// The body, although the provider sent the answer with the status of a success. The decision is made at the answer's end.
+    /// The body of an answer that the provider sent with the status of a success. The verdict is decided at the answer's end.
     NotInSuccess,
 }
 
@@ -254,7 +255,8 @@ fn decode(coding: Coding, bytes: &[u8]) -> Option<Bytes> {
     decoding.has_ended().then(|| text.freeze())
 }
 
-/// The maximum number of compressed bytes that wait until it is known whether their decoded text belongs to an error.
+/// The maximum number of compressed bytes that are held back while weir does not know whether their decoded text belongs to an
+/// error.
 const CODED_BYTES_MAX: usize = 64 * 1024;
 
 /// Masks the operator's credential in errors within a body that is passed on. Reads the credential only if the body may contain
@@ -262,7 +264,7 @@ const CODED_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Masking {
     mask: PassingMask,
-    /// Compressed bytes that wait until it is known whether their decoded text belongs to an error.
+    /// Compressed bytes that are held back while weir does not know whether their decoded text belongs to an error.
     coded: BytesMut,
 }
 
@@ -316,7 +318,7 @@ impl Masking {
         Ok(())
     }
 
-    /// Ends the body. Masks the credential in the waiting bytes, and appends them to the last piece.
+    /// Ends the body. Appends the bytes that were held back to the last piece, with the credential masked.
     pub(crate) fn finish(&mut self, piece: &mut Option<Bytes>, credential: &str) {
         let rest = self.remaining(credential);
         if !rest.is_empty() {
@@ -324,7 +326,7 @@ impl Masking {
         }
     }
 
-    /// Returns the bytes that were waiting when the answer broke off, with the credential masked.
+    /// Returns the bytes that were held back when the answer broke off, with the credential masked.
     pub(crate) fn remaining(&mut self, credential: &str) -> Vec<u8> {
         self.mask.finish(credential)
     }

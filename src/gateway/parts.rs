@@ -81,7 +81,7 @@ pub(crate) struct GatewayLimits {
     pub socket_slots: KeySlots,
     /// The conversations of all sockets.
     pub conversations: Arc<Conversations>,
-    /// The places at providers that have refused a WebSocket.
+    /// The provider addresses that have refused a WebSocket.
     pub line_refusals: Arc<LineRefusals>,
     /// The time limits of running attempts.
     pub deadlines: Deadlines,

@@ -47,7 +47,7 @@ pub(crate) struct Presence {
     over: AtomicBool,
 }
 
-/// The permit of one detached answer, with the metric that counts it.
+/// The permit of one detached answer. While it exists, the metric for detached answers counts the answer.
 #[derive(Debug)]
 struct DetachedPermit {
     _permit: OwnedSemaphorePermit,

@@ -32,8 +32,8 @@ use crate::{
     },
 };
 
-/// The maximum time for which an answer's end waits until the state that the answer has created is stored. It equals the store's
-/// timeout, after which the store counts as failing and no answer waits.
+/// The maximum time for which the end of an answer is delayed while the state that the answer has created is being stored. It
+/// equals the store's timeout. After that time, the store counts as failing, and no answer waits for it.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The provider state that a request names, with the registry's result for each item.

@@ -130,8 +130,8 @@ pub(crate) fn find_route(
 }
 
 /// Refuses a body that names a further model if the key is not allowed to use that model. Such a name reaches the provider
-/// unchanged. So it must be the catalogue's name of a model that the key is allowed to use, and must not be the name of another
-/// model at a provider of the route.
+/// unchanged. So it must be the catalogue's name of a model that the key is allowed to use. If a provider of the route serves
+/// models under this name, the key must be allowed to use one of them.
 pub(crate) fn check_named_models(
     catalogue: &Catalogue,
     key: &KeyRecord,

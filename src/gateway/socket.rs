@@ -122,8 +122,8 @@ enum SocketStep {
     Tick,
 }
 
-/// A socket. The last field, `host`, is dropped last. It removes the conversations only when all requests have been notified that
-/// the client is gone.
+/// A socket. The field `host` comes last, so it is dropped last. Its drop removes the socket's conversations. By then, all
+/// requests have been notified that the client is gone.
 struct Socket {
     lanes: SocketLanes,
     stream: SocketStream,

@@ -42,7 +42,7 @@ pub(crate) struct TurnMessage {
     pub frame: ClientFrame,
     /// The memory reservation of the message. It becomes the reservation of the request's body.
     pub lease: BodyReservation,
-    /// The reservation for the copy of the conversation while the answer runs. It is empty at first.
+    /// The reservation for the copy of the conversation that is stored while the answer runs. It is empty at first.
     pub conversation_lease: BodyReservation,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct TurnLink {
     /// The presence of the client; empty if the request ends when its client disconnects.
     presence: OnceLock<Arc<Presence>>,
     lines: TurnLines,
-    /// The message, or the refusal of a message that was not stored; `None` once the body has been read.
+    /// The message, or, if it was not stored, the refusal to send to the client; `None` once the body has been read.
     message: Mutex<Option<Result<TurnMessage, Refusal>>>,
     /// The id of the response that the request continues from a stored conversation; `None` if it continues none.
     parent: Mutex<Option<String>>,
@@ -135,13 +135,13 @@ impl TurnLink {
         self.presence.get()
     }
 
-    /// Lets the request use the WebSockets to providers that belong to its socket.
+    /// Lets the request use the WebSockets that its socket has to providers.
     pub(crate) fn use_lines(&self, lines: &Arc<SocketLines>) {
         // A request belongs to one socket, so the cell is empty.
         let _ = self.lines.of_socket.set(Arc::clone(lines));
     }
 
-    /// The WebSockets to providers that belong to the request's socket; `None` before [`Self::use_lines`] is called.
+    /// The WebSockets that the request's socket has to providers; `None` before [`Self::use_lines`] is called.
     pub(crate) fn lines(&self) -> Option<&Arc<SocketLines>> {
         self.lines.of_socket.get()
     }
@@ -224,11 +224,11 @@ impl TurnLink {
         frame.text().len() + kept.map_or(0, |kept| kept.len())
     }
 
-    /// Turns the message into the body of the POST that the client would have sent instead, of at most `bytes_max` bytes. If the
+    /// Turns the message into the body that the client would have sent in a POST. The body has at most `bytes_max` bytes. If the
     /// message cannot be turned into a body, returns it unchanged together with the reason; the scan still checks it.
     ///
     /// # Errors
-    /// The refusal of the message, because it was too large or no memory was left for it.
+    /// Returns the refusal if the message was not stored, if the body would be too large, or if no memory is left for it.
     pub(crate) fn read_body(
         &self,
         bytes_max: usize,
@@ -304,7 +304,7 @@ impl TurnLink {
         self.conversation.lock().is_some()
     }
 
-    /// Ends the request without changing the conversation, so that the response that it continued can be continued again.
+    /// Ends the request without changing the conversation. A later request can continue the same response again.
     pub(crate) fn leave_conversation(&self) {
         self.conversation.lock().take();
         self.parent.lock().take();

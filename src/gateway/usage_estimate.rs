@@ -241,8 +241,8 @@ fn limits(model: &Model) -> ModelLimits {
     }
 }
 
-/// Returns which part of the answer is priced. A usage report is final only if the provider ended its answer itself, even if the
-/// client had disconnected before.
+/// Returns which part of the answer is priced. A usage report is final only if the provider ended its answer itself. It makes no
+/// difference whether the client had disconnected before.
 fn extent(end: Option<&End>, meter: &AnswerMeter) -> AnswerExtent {
     let has_text = meter.output_estimate() > 0;
     match end {

@@ -30,7 +30,8 @@ pub(super) struct RecordedStep {
     pub(super) at_ms: i64,
     /// The key, if the step settles a request of this process that was not admitted from a lease; otherwise `None`.
     pub(super) key: Option<Arc<KeyId>>,
-    /// Whether nothing waits for the step, because it settles a request that was admitted from a lease.
+    /// Whether the step can be sent with a delay. It can if it settles a request that was admitted from a lease, because nothing
+    /// waits for such a step.
     pub(super) is_patient: bool,
     /// The step itself, until it is first sent; `None` if it has to be read from its segment.
     pub(super) cached_step: Option<Box<Step>>,
@@ -235,7 +236,7 @@ impl StepTracker {
         places.map(|place| (place.seq, place.position)).collect()
     }
 
-    /// Returns the number of an account's unacknowledged steps.
+    /// Returns how many unacknowledged steps an account has.
     pub(super) fn unacknowledged_count(&self, account: &str) -> usize {
         self.by_name.get(account).map_or(0, |account| account.steps.len())
     }
@@ -252,7 +253,7 @@ impl StepTracker {
         })
     }
 
-    /// Returns every account with two numbers: the number of its last step, and the number of its last acknowledged step.
+    /// Returns, for each account, the number of its last step and the number of its last acknowledged step.
     pub(super) fn numbers(&self) -> BTreeMap<SmolStr, (u64, u64)> {
         let known = self.by_name.iter().filter(|(_, account)| account.last > 0);
         known
@@ -260,7 +261,7 @@ impl StepTracker {
             .collect()
     }
 
-    /// Returns every account with unacknowledged steps, with the number of its last step.
+    /// Returns every account that has unacknowledged steps, and the number of the account's last step.
     pub(super) fn unacknowledged_accounts(&self) -> Vec<(SmolStr, u64)> {
         let behind = self
             .by_name
@@ -270,7 +271,7 @@ impl StepTracker {
     }
 
     /// Raises the number of an account's last step to `last`, and the number of its last acknowledged step to `acknowledged`. Use
-    /// this for numbers that are known without adding the steps themselves.
+    /// this if the numbers are known but the steps themselves are not added.
     pub(super) fn restore_numbers(&mut self, name: SmolStr, last: u64, acknowledged: u64) {
         let account = self.by_name.entry(name).or_default();
         account.last = account.last.max(last);
@@ -294,8 +295,8 @@ impl StepTracker {
         self.rewound.iter().filter_map(range).collect()
     }
 
-    /// Inserts steps that were looked up before the other unacknowledged steps. The lookup covered the steps with numbers greater
-    /// than `above`.
+    /// Inserts steps that were looked up. They are placed in front of the other unacknowledged steps. The lookup covered the
+    /// steps with numbers greater than `above`.
     pub(super) fn restore(&mut self, name: &str, above: u64, places: Vec<RecordedStep>) {
         let Some(account) = self.by_name.get_mut(name) else {
             return;

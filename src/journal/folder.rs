@@ -16,7 +16,8 @@ use crate::{
     },
 };
 
-/// The file with the position before which the store has acknowledged everything. The file is optional and makes a start faster.
+/// The file that contains a position in the journal. The store has acknowledged all steps before this position. The file is
+/// optional and makes a start faster.
 pub(super) const ACKNOWLEDGED: &str = "acknowledged";
 /// The file with the numbers of each account's last step and last acknowledged step. It is written whenever segments are removed.
 pub(super) const NUMBERS: &str = "numbers";

@@ -366,7 +366,7 @@ pub(super) enum ReadScope {
 struct SegmentExtent {
     number: u64,
     end: u64,
-    /// Whether more may be written to the segment.
+    /// Whether further frames may be written to the segment.
     open: bool,
 }
 

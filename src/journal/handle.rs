@@ -42,7 +42,7 @@ pub(crate) struct OpenedJournal {
     /// The requests whose settlement may be in a damaged part of the journal. `settlement/left_over.rs` decides whether to charge
     /// them.
     pub possibly_settled: Vec<UncertainSettlement>,
-    /// The lease holders of earlier processes. Each is paired with an account from which it may still hold a lease.
+    /// The names under which earlier processes held leases, each with an account for which the store may still have such a lease.
     pub lessees: Vec<(NodeId, SmolStr)>,
 }
 

@@ -56,8 +56,8 @@ pub(super) struct IndexDetails {
     pub(super) ended: Vec<SmolStr>,
     /// The counters of the segment's settled rows, by hour and model.
     pub(super) tallies: BTreeMap<Hour, ModelCounters>,
-    /// The requests with records in the segment that had not ended when the segment was complete; `None` while it is not
-    /// complete.
+    /// The requests that have records in the segment and had not ended when the segment was complete; `None` while the segment is
+    /// not complete.
     pub(super) left: Option<HashMap<SmolStr, OpenRequest>>,
 }
 
@@ -176,7 +176,7 @@ pub(super) struct JournalContents {
     pub(super) published: Position,
     /// The positions of the sinks.
     pub(super) retainers: Retainers,
-    /// For each account, the last lease holder from an earlier process that admitted requests of the account from a lease.
+    /// For each account, the holder of the last lease from which an earlier process admitted a request of the account.
     pub(super) lessees: HashMap<SmolStr, NodeId>,
 }
 
@@ -222,8 +222,8 @@ impl JournalContents {
         }
     }
 
-    /// Returns the first complete segment before segment `end` that lacks its index, and the content of that index; `None` if no
-    /// segment lacks one.
+    /// Returns the first complete segment that precedes segment `end` and has no index yet, and the content for its index; `None`
+    /// if there is no such segment.
     pub(super) fn take_index(&mut self, end: u64) -> Option<(u64, SegmentIndex)> {
         let mut complete = self.segments.range_mut(..end);
         complete.find_map(|(number, segment)| {

@@ -34,7 +34,7 @@ use crate::{
 pub(super) struct JournalReplay {
     pub(super) contents: JournalContents,
     pub(super) unsettled: Vec<UnsettledRequest>,
-    /// Other requests that were running. Their settlements may have been in a damaged part of the journal.
+    /// The requests that were running, but whose settlements may have been in a damaged part of the journal.
     pub(super) possibly_settled: Vec<UncertainSettlement>,
     gaps: Gaps,
     /// The number of damaged parts.
@@ -279,9 +279,9 @@ fn read_records(
     }
 }
 
-/// Whether an invalid frame is the last write, which a crash interrupted. In such a frame, only zeros follow the first zero byte
-/// of the payload. A payload contains no zero bytes ([`crate::domain::ledger::journaled`]). If complete frames follow the invalid
-/// frame, there are other bytes after the zeros.
+/// Whether an invalid frame was written last and is incomplete because of a crash. A complete payload contains no zero bytes
+/// ([`crate::domain::ledger::journaled`]). Therefore, the first zero byte of the payload marks the end of the written bytes, and
+/// only zeros follow it. If other bytes follow it, the frame was not written last.
 fn is_torn(file: &File, at: u64, claimed: u64) -> io::Result<bool> {
     let payload = at.saturating_add(frame::HEAD as u64);
     match frame::first_zero(file, payload, at.saturating_add(claimed))? {
@@ -340,7 +340,7 @@ pub(super) fn replace_with_filler(
     file.sync_all()?;
     tracing::error!(
         segment = %folder.segment(number).display(), from, bytes = to.saturating_sub(from), kept,
-        "a part of a journal segment is damaged and was saved in quarantine (`kept`); the records before and after it are used, but requests recorded in it may remain unbilled",
+        "a part of a journal segment is damaged; weir saves a copy of this part in a file (see the field `kept`) and uses the records before and after the part. Requests that were recorded in the damaged part may remain unbilled",
     );
     Ok(())
 }
@@ -350,7 +350,7 @@ pub(super) fn quarantine_end(folder: &JournalFolder, number: u64, file: &File, f
     let kept = quarantine(folder, number, file, from, end)?;
     tracing::error!(
         segment = %folder.segment(number).display(), from, kept,
-        "the end of a journal segment is damaged and was saved in quarantine (`kept`); the records before it are used, but requests recorded in it may remain unbilled",
+        "the end of a journal segment is damaged; weir saves a copy of the damaged end in a file (see the field `kept`) and uses the records before it. Requests that were recorded in the damaged end may remain unbilled",
     );
     Ok(())
 }
@@ -394,8 +394,8 @@ impl JournalEngine {
     }
 }
 
-/// The steps that a start has found to be missing so far. A request whose settlement may be one of these steps must not be
-/// charged twice. The caller must report the segments in order.
+/// The missing steps that have been found so far while weir starts. A request whose settlement may be one of these steps must not
+/// be charged twice. The caller must report the segments in order.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     /// The position of the last damage found; `None` if none was found.
@@ -425,8 +425,8 @@ impl Gaps {
         self.last.insert(account.into(), (seq, at));
     }
 
-    /// Records that a segment was restored from its index. `steps` has the first and the last step of each account in the
-    /// segment.
+    /// Records that a segment was restored from its index. `steps` contains the numbers of the first and the last step of each
+    /// account in the segment.
     pub(super) fn on_index(&mut self, segment: u64, steps: &QuickMap<SmolStr, (u64, u64)>) {
         let at = Position { segment, offset: 0 };
         for (account, (first, last)) in steps {

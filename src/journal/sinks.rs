@@ -33,14 +33,14 @@ impl Journal {
         holder.map_or(0, |holder| holder.passed.number())
     }
 
-    /// Returns the number of rows that were removed since the start before this optional sink had read them. Such rows are
-    /// removed only if the disk is nearly full.
+    /// Returns the number of rows, since the start of the process, that were removed before this optional sink had read them.
+    /// Such rows are removed only if the disk is nearly full.
     pub(crate) fn sink_dropped_rows(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
         state.contents.retainers.get(sink).map_or(0, |holder| holder.dropped)
     }
 
-    /// Returns the size of the part of the journal after a sink's position, in bytes.
+    /// Returns the number of bytes that the journal contains after a sink's position.
     pub(crate) fn sink_lag_bytes(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
         let Some(passed) = state.contents.retainers.get(sink).map(|holder| holder.passed) else {
@@ -67,7 +67,7 @@ impl JournalEngine {
         free.is_ok_and(|percent| percent < SHORT_PERCENT)
     }
 
-    /// Counts, for each sink, the rows that the sink lacks in segments that are about to be removed.
+    /// Counts the rows in segments that are about to be removed, separately for each sink that lacks some of these rows.
     pub(super) fn count_dropped(self: &Arc<Self>, numbers: &[u64]) {
         for number in numbers {
             let last = {
@@ -141,7 +141,7 @@ impl RowReader {
         Ok(None)
     }
 
-    /// Returns the number before which all rows have been read.
+    /// Returns a row number: the reader has read all rows with lower numbers.
     pub(crate) fn next_number(&self) -> u64 {
         self.0.position().number()
     }
@@ -167,8 +167,8 @@ impl Journal {
         ))
     }
 
-    /// Returns the number before which the store has acknowledged all rows; 0 while steps that the store has forgotten are looked
-    /// up.
+    /// Returns a row number: the store has acknowledged all rows with lower numbers. Returns 0 while weir looks up steps that the
+    /// store has forgotten.
     pub(crate) fn acknowledged_before(&self) -> u64 {
         let state = self.engine.lock();
         let accounts = &state.contents.accounts;
@@ -182,7 +182,7 @@ impl Journal {
         accounts.first_position().unwrap_or(end).number()
     }
 
-    /// Returns the number before which every row is either on disk or recorded as lost.
+    /// Returns a row number: every row with a lower number is either on disk or recorded as lost.
     pub(crate) fn decided_number(&self) -> u64 {
         self.engine.synced.borrow().decided_end().number()
     }
@@ -194,7 +194,8 @@ impl Journal {
     }
 
     /// Ensures that every new row has a number of at least `number`. A sink may have rows that this journal has lost. If new rows
-    /// had the numbers of lost rows, the sink would confuse them. Returns whether the row numbers had to be raised.
+    /// had the numbers of lost rows, the sink would take the new rows for the lost ones. Returns whether the row numbers had to
+    /// be raised.
     ///
     /// # Errors
     /// There is no room for a new segment. After this error, the row numbers are unchanged.

@@ -33,12 +33,12 @@ impl Journal {
         }
     }
 
-    /// Returns the number of an account's steps that the store has not acknowledged.
+    /// Returns how many steps of an account the store has not acknowledged.
     pub(crate) fn unacknowledged_steps_of(&self, account: &str) -> usize {
         self.engine.lock().contents.accounts.unacknowledged_count(account)
     }
 
-    /// Returns the number of an account's steps that the store has not acknowledged; `None` if one of these steps must not be
+    /// Returns how many steps of an account the store has not acknowledged. Returns `None` if one of these steps must not be
     /// delayed, because something waits for it. Nothing waits for the settlements of requests that were admitted from leases.
     pub(crate) fn patient_steps(&self, account: &str) -> Option<usize> {
         let state = self.engine.lock();
@@ -56,8 +56,8 @@ impl Journal {
     }
 
     /// Returns up to `max` steps of an account that are on disk and that the store has not acknowledged. Only steps on disk are
-    /// sent, because a power cut must not remove a step from the journal that the store already has. Reading blocks on the disk,
-    /// but usually only briefly.
+    /// sent. Otherwise, the store could apply a step, and a power cut could then remove that step from the journal. Reading
+    /// blocks on the disk, but usually only briefly.
     ///
     /// # Errors
     /// A segment cannot be read. Another attempt may succeed.

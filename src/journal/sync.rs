@@ -1,7 +1,8 @@
 //! The thread that syncs records to disk in groups, and creates and removes segments.
 //!
 //! A segment is retained until the store has acknowledged all its steps, the stability record and the sinks have its rows, and it
-//! is old enough. If the system clock jumps forward, segments are still removed only one day at a time.
+//! is old enough. If the system clock jumps forward, segments are still removed gradually: each run removes those of one more
+//! day, and runs are at least half a day apart.
 
 use std::{
     fs::File,
@@ -117,7 +118,7 @@ fn flush(engine: &JournalEngine, files: &[Arc<File>], named: bool) -> io::Result
     if named { engine.folder.sync() } else { Ok(()) }
 }
 
-/// Records everything before `end` that is not on disk as lost.
+/// Records as lost everything before `end` that is not on disk.
 fn mark_lost(engine: &JournalEngine, end: Position) {
     engine.failures.fetch_add(1, Ordering::Relaxed);
     engine.lock().contents.cancel_indexes();
@@ -236,8 +237,8 @@ impl JournalEngine {
         }
     }
 
-    /// Advances the progress of removing old segments. Writes the progress to disk before segments are removed. Otherwise, a
-    /// restart on the same day would remove the segments of a further day.
+    /// Advances the progress of removing old segments. Writes the progress to disk before segments are removed. Otherwise, weir
+    /// would remove one more day's segments after a restart on the same day.
     fn advance_retention(&self, now_ms: i64) {
         let keep_days = i64::try_from(self.settings.keep.as_secs()).unwrap_or(i64::MAX) / (DAY_MS / 1000);
         let (before, after) = {
@@ -292,7 +293,7 @@ fn last_days(state: &WriteState) -> impl Iterator<Item = (u64, i64)> {
 const INDEXES_AT_ONCE: usize = 64;
 
 impl JournalEngine {
-    /// Writes the indexes of the segments that are complete and completely on disk.
+    /// Writes the index of each segment that accepts no further frames and is entirely on disk.
     pub(super) fn write_indexes(&self) {
         for _ in 0..INDEXES_AT_ONCE {
             let synced = self.synced.borrow().decided_end().segment;

@@ -1,7 +1,7 @@
 //! The end of the journal: the current segment, the spare segments, and the room that is reserved in them.
 //!
-//! Reserved room can always be used. A frame never spans two segments. Therefore, in each segment, the room for one frame of the
-//! maximum size cannot be reserved.
+//! Reserved room can always be used. A frame never spans two segments. Therefore, each segment has room for one frame of the
+//! maximum size that cannot be reserved.
 
 use std::{
     collections::VecDeque,
@@ -47,7 +47,7 @@ pub(super) struct JournalTail {
     disk: Arc<dyn Disk>,
     /// The time and the reason of the last failure to create a segment; `None` if the last attempt succeeded.
     creation_failure: Option<(Instant, String)>,
-    /// The files with unsynced frames, except the current segment's.
+    /// The files with unsynced frames, except the file of the current segment.
     pub(super) unsynced: Vec<Arc<File>>,
     /// Whether names of new files in the folder are not synced yet.
     pub(super) names_unsynced: bool,

@@ -16,7 +16,8 @@ use crate::{
     store::ledger::LedgerStore,
 };
 
-/// The maximum time that the response to an operator is delayed until the store has applied a change that is in the journal.
+/// The maximum time for which the response to an operator waits for the store to apply the change. The change is already in the
+/// journal.
 pub(crate) const APPLIED_WAIT: Duration = Duration::from_secs(2);
 
 /// The service that records operators' changes on disk, and makes sure that the store gets them.

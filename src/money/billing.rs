@@ -253,7 +253,7 @@ impl Billing {
         }
     }
 
-    /// Records a refused request in its key's rate on this node. A refused request uses as much of the rate as a served one.
+    /// Counts a refused request against its key's rate limit on this node. A refused request counts as much as a served one.
     pub(crate) fn count_refused(&self, key: &KeyRecord) {
         self.engine.grace.count_refused(key);
     }

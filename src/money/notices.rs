@@ -53,8 +53,8 @@ const ROUND: Duration = Duration::from_secs(600);
 const ROUND_AGAIN: Duration = Duration::from_secs(10);
 /// Maximum number of accounts whose notices are queried at the same time.
 const AT_ONCE: usize = 8;
-/// Maximum number of charged accounts that are stored, and maximum number of accounts that are stored to be queried again later.
-/// Further accounts are found in the next round.
+/// Maximum number of charged accounts that are stored. The same maximum applies to the accounts that are to be queried again
+/// later. Further accounts are found in the next round.
 const REMEMBERED_MAX: usize = 10_000;
 /// Maximum number of ids of logged notices that are stored. Beyond that, a notice may be logged twice.
 const LOGGED_MAX: usize = 10_000;
@@ -156,7 +156,7 @@ impl Notifier {
             let page = match self.ledger.accounts(after.as_deref(), LIST_ACCOUNTS_MAX).await {
                 Ok(page) => page,
                 Err(error) => {
-                    tracing::debug!(%error, "cannot list the accounts to query their notices");
+                    tracing::debug!(%error, "cannot read the list of accounts from the store; weir queries the notices of the accounts later");
                     return ROUND_AGAIN;
                 }
             };
@@ -169,7 +169,7 @@ impl Notifier {
         }
     }
 
-    /// Sends the notices of these accounts that are due. Records in `waiting` when each account is to be queried again.
+    /// Sends the due notices of these accounts. Records in `waiting` when each account is to be queried again.
     async fn notify_accounts(&self, names: BTreeSet<String>, waiting: &mut BTreeMap<String, Instant>) {
         let asked = stream::iter(names).map(|name| async move {
             let rest = self.notify_account(&name).await.unwrap_or_else(|error| {
@@ -188,7 +188,8 @@ impl Notifier {
         }
     }
 
-    /// Sends the notices of one account that are due. Returns the time until its next notice is due, or `None` if it has no more.
+    /// Sends the due notices of one account. Returns the time until the account's next notice is due, or `None` if the account
+    /// has no further notices.
     async fn notify_account(&self, account: &str) -> Result<Option<Duration>, StoreError> {
         let pause_ms = i64::try_from(self.settings.retry.as_millis()).unwrap_or(i64::MAX >> 16);
         let taken = self.ledger.take_notices(account, pause_ms).await?;
@@ -392,7 +393,7 @@ impl Webhook {
         WebhookSigner::new(secret).map(drop)
     }
 
-    /// Sends a message to the receiver. Only a 2xx response accepts it; redirects are not followed.
+    /// Sends a message to the receiver. The receiver accepts the message only with a 2xx response. Redirects are not followed.
     async fn post(&self, id: &str, body: String) -> Result<(), WebhookError> {
         let body = Bytes::from(body);
         let mut request = Request::post(self.url.clone()).header(header::CONTENT_TYPE, "application/json");

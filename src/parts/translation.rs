@@ -155,13 +155,14 @@ impl ProtocolPair {
 }
 
 impl PairAnswer {
-    /// Translates the next bytes of the provider's body, and appends the client's bytes to `out`.
+    /// Translates the next bytes of the provider's body, and appends the bytes for the client to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut String) {
         self.0.push(bytes, out);
     }
 
-    /// Ends the provider's body, and appends the client's last bytes to `out`: the end of a complete answer with this usage, or
-    /// an in-band error. Returns whether the provider has completed the answer or has reported its failure in a stream.
+    /// Ends the provider's body, and appends the last bytes for the client to `out`: the end of a complete answer with this
+    /// usage, or an in-band error. Returns whether the provider has completed the answer, or has reported in its stream that the
+    /// answer failed.
     pub fn end(&mut self, usage: &Usage, out: &mut String) -> bool {
         self.0.on_end(out);
         match self.0.fault() {

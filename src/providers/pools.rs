@@ -229,7 +229,7 @@ impl Pool {
         self.skipped.load(Ordering::Relaxed)
     }
 
-    /// Adds the share of a first attempt to the retry budget.
+    /// Adds to the retry budget the fraction of a retry that one first attempt allows.
     pub(crate) fn deposit(&self) {
         self.budget.lock().deposit();
     }
@@ -309,7 +309,7 @@ impl Breaker {
         circuit.is_closed(now) || probing == Probing::Allowed && circuit.admits(now)
     }
 
-    /// The time at which the open circuit ends; `None` if the circuit is not open.
+    /// The time until which the circuit is open; `None` if it is not open.
     pub(crate) fn open_until(&self, now: Instant) -> Option<Instant> {
         self.0.lock().open_until(now)
     }

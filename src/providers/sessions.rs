@@ -103,7 +103,7 @@ impl StateRegistry {
         let found = match self.store.recall(&unknown).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%error, "cannot read from the store which account owns the objects at a provider that a request refers to; the request may be refused with status 503");
+                tracing::warn!(%error, "cannot look up in the store which provider has the objects that a request names; the request may be refused with status 503");
                 return FoundStates {
                     served_by,
                     is_whole: false,

@@ -299,9 +299,9 @@ fn responses_offer(tool: &Value) -> Option<OfferedTool> {
     }
 }
 
-/// Chooses the tool that the answer calls; `None` for no call. A tool that the request forces has precedence. Otherwise, a tool
-/// is only called if the last turn has no tool result: the tool that the script names, or the first offered tool if the prompt
-/// contains one of [`ASKING_WORDS`].
+/// Chooses the tool that the answer calls; `None` for no call. A tool that the request forces has precedence. Otherwise, the
+/// answer calls a tool only if the last turn has no tool result. It calls the tool that the script names. If the script names
+/// none, it calls the first offered tool, provided that the prompt contains one of [`ASKING_WORDS`].
 pub(super) fn choose_tool(
     protocol: UpstreamProtocol,
     body: &Value,
@@ -450,7 +450,7 @@ impl ReportedCounts {
 /// One event of a streamed answer, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SampleFrame {
-    /// The kind of the event, which scripts use.
+    /// The kind of the event.
     pub(super) kind: FrameKind,
     /// The bytes on the wire.
     pub(super) bytes: Bytes,

@@ -128,7 +128,7 @@ fn event(kind: FrameKind, data: &Value) -> SampleFrame {
 /// The roles of messages.
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
-/// Checks the messages and the number of answers that `body` requests.
+/// Checks the `messages` of a request, and the number of answers (`n`) that it requests.
 ///
 /// # Errors
 /// Returns the first fault of the request.

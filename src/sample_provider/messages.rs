@@ -187,8 +187,8 @@ fn message_delta(reply: &SampleReply<'_>) -> SampleFrame {
     event(FrameKind::Final, "message_delta", &data)
 }
 
-/// Adds the usage of each model if several models worked on the answer. The advisor and a model that declined are reported with
-/// the same input usage as the model that answers.
+/// If several models worked on the answer, adds the usage of each of them as `iterations`. Reports the same input usage for all
+/// of them.
 fn add_iterations(usage: &mut Map<String, Value>, reply: &SampleReply<'_>, counts: ReportedCounts) {
     let run = |kind: &str, model: Option<&str>, output: i64| {
         json!({"type": kind, "model": model, "input_tokens": counts.uncached, "output_tokens": output,

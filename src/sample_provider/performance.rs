@@ -187,7 +187,7 @@ fn error_body(protocol: UpstreamProtocol, status: u16, message: &str, request_id
     body.to_string().into()
 }
 
-/// Builds an error body in a provider's own form, which the section Errors of docs/interface.md describes for provider 3.
+/// Builds an error body in a provider's own form. The section Errors of docs/interface.md describes this form for provider 3.
 fn native_error(status: u16, message: &str) -> Value {
     json!({ "code": status.to_string(), "message": message, "param": null, "type": "sample_error" })
 }

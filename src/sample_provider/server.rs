@@ -1,5 +1,5 @@
-//! The server of the sample provider: sockets, HTTP, credentials, headers, and the cache of rendered answers. An answer can be
-//! reused because, with fixed token counts, requests that differ only in their prompts have the same answer.
+//! The server of the sample provider: sockets, HTTP, credentials, headers, and the cache of rendered answers. With fixed token
+//! counts, requests that differ only in their prompts have the same answer, so a rendered answer can be reused.
 
 #[cfg(test)]
 mod tests;

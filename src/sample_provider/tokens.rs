@@ -14,7 +14,7 @@ use crate::{domain::wire::UpstreamProtocol, sample_provider::TokenCounting};
 const INPUT_FIXED: u64 = 100;
 /// The maximum length in bytes of a text whose tokens are counted. The tokens of a longer text are estimated.
 const EXACT_TEXT_BYTES_MAX: usize = 256 << 10;
-/// The maximum number of bytes of a request whose tokens are counted. The tokens of the remaining bytes are estimated.
+/// The tokens of at most this many bytes of a request are counted. The tokens of the remaining bytes are estimated.
 const EXACT_REQUEST_BYTES_MAX: usize = 4 << 20;
 /// The number of bytes per token in estimates.
 const BYTES_PER_TOKEN: usize = 4;
@@ -132,8 +132,8 @@ const BEGINNINGS_MAX: usize = 65_536;
 
 /// The beginnings of prompts that were sent before. A prompt is a sequence of parts: the tools, the parts of the system text, and
 /// the blocks of each turn. A beginning that was sent before counts as read from the cache if it has at least
-/// [`CACHED_TOKENS_MIN`] tokens. In the Messages protocol, the remainder up to the last `cache_control` counts as written to the
-/// cache. The other protocols cache automatically and report no writes.
+/// [`CACHED_TOKENS_MIN`] tokens. In the Messages protocol, the parts after this beginning, up to the last part with
+/// `cache_control`, count as written to the cache. The other protocols cache automatically and report no writes.
 #[derive(Debug, Default)]
 pub(super) struct PromptCache {
     beginnings: Mutex<HashSet<u64>>,

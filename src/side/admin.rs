@@ -51,7 +51,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
 /// The maximum lifetime of a connection on which a backup, an export or another long call runs.
 const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
-/// The timeouts of clients. The timeout for an answer is so long that in practice only the lifetime of the connection limits it.
+/// The timeouts of clients. The timeout for an answer equals the longest lifetime of a connection. So in practice only a
+/// connection's lifetime limits how long an answer takes.
 const CLIENT_WAITS: ClientWaits = ClientWaits {
     head: Duration::from_secs(10),
     answer: BACKUP_WAIT,

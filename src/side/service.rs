@@ -1,9 +1,9 @@
 //! Runs the services other than the gateway as services of Pingora, which starts, stops and upgrades them with the gateway.
 //!
-//! During an upgrade, Pingora passes the listening sockets of the old process to every service as bare descriptors. Only
+//! During an upgrade, Pingora passes the listening sockets of the old process to every service as file descriptors. Only
 //! Pingora's own listener converts a descriptor back to a socket. Therefore Pingora accepts HTTP connections and passes them to
-//! hyper. A socket that is bound here is first put into Pingora's table of sockets. As a result, the actual port is known at once
-//! if port 0 is configured.
+//! hyper. If no socket was passed for an address, this module binds one and puts it into Pingora's table of sockets. As a result,
+//! the actual port is known at once if port 0 is configured.
 
 #[cfg(test)]
 mod tests;

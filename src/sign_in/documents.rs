@@ -83,7 +83,7 @@ impl SignInDocuments {
     }
 }
 
-/// The result of a change, which may have issued tokens.
+/// The result of a change. The change may have issued tokens.
 pub(super) trait StepResult: Send {
     fn tokens(&self) -> Option<&IssuedTokens>;
 }

@@ -23,8 +23,8 @@ use crate::{
 
 /// The maximum number of rows in one batch of copied rows.
 pub(super) const BATCH_ROWS: usize = 10_000;
-/// The maximum number of attempts to append a batch. An attempt fails if another process has appended rows in the lane for copied
-/// rows meanwhile; the batch then gets new numbers.
+/// The maximum number of attempts to append a batch. All processes append copied rows to the same lane. An attempt fails if
+/// another process has appended rows to it meanwhile; the batch then gets new numbers.
 const ATTEMPTS_MAX: usize = 16;
 
 /// The reason why not all rows were copied. Rows that were copied stay in the current log backend, and another call of
@@ -129,7 +129,7 @@ impl<'h> DayRows<'h> {
         }
     }
 
-    /// Reads the next page, of at most `limit` rows (and a few more if they have the position of the last one).
+    /// Reads the next page. It has at most `limit` rows, or a few more if several rows have the position of the last one.
     pub(super) async fn next(&mut self, limit: usize) -> Result<RowPage, LogBackendError> {
         if self.ends {
             return Ok(RowPage::default());

@@ -29,8 +29,8 @@ pub(crate) trait Place: Send + Sync {
     /// Opens a sink on this place, as a process that has just started would.
     async fn open(&self) -> Arc<dyn Sink>;
 
-    /// Returns the stored rows of a lane in the order of their numbers. If possible, reads the rows without the code with which
-    /// the sink reads them.
+    /// Returns the stored rows of a lane in the order of their numbers. If possible, does not use the sink's own code to read
+    /// them.
     async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>>;
 }
 

@@ -123,8 +123,8 @@ async fn period_sums(
         .await
 }
 
-/// Corrects `sums` by the rows that match a filter. These rows are at an edge of the period: the request may have been
-/// admitted in this period and ended on a day outside it, or the reverse.
+/// Corrects `sums` with the rows that match a filter. These rows ended near the start or the end of the period. Therefore some of
+/// their requests were admitted in the period but ended on a day outside it, or the reverse.
 async fn correct(
     log: &Arc<LogReader>,
     period: &CountedPeriod,

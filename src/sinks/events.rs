@@ -44,7 +44,7 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// The time for which a batch waits for further rows.
 const LINGER: Linger = Linger::For(Duration::from_secs(1));
 
-/// The settings of `[log.events]`. Secrets and files that they name have been read.
+/// The settings of `[log.events]`. The secrets and files that the configuration names have already been read.
 #[derive(Clone, Debug)]
 pub(crate) struct EventsSettings {
     /// The receiver's URL.

@@ -14,7 +14,7 @@ use crate::{
     sinks::{Batch, Sink, SinkError, SinkStats, tail::LogTail},
 };
 
-/// The pauses after the first failure and after many consecutive failures.
+/// The pause after the first failure, and the maximum pause after further consecutive failures.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The timeout of one call of the sink. A call that exceeds it is dropped and repeated.
@@ -67,8 +67,8 @@ impl Feeder {
     }
 
     /// Feeds the sink until `stopped` turns true or the sender of `stopped` is dropped. Then continues for at most one second,
-    /// until the sink has all rows on disk. A batch that is being handed over at the end may or may not be stored. The watermark
-    /// shows the next process whether it is.
+    /// until the sink has all rows on disk. If a batch is still being handed over when this function returns, it is not known
+    /// whether the sink stores the batch. The next process learns this from the sink's watermark.
     pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut feeding = pin!(self.feed());
         tokio::select! {

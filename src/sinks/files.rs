@@ -154,7 +154,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Returns the watermark of a lane: the number before which the files have all its rows.
+    /// Returns the watermark of a lane: the files have all rows of the lane with lower numbers.
     fn lane_end(&self, node: &NodeId) -> io::Result<u64> {
         let all = self.storage.all_files()?;
         let of_node = all.iter().filter(|place| place.node == *node);
@@ -165,8 +165,8 @@ impl LogFiles {
         SinkError::Unavailable(format!("{}: {why}", self.storage.name()))
     }
 
-    /// Runs `read`, which blocks on the disk, in a reader thread. Consecutive pages are read by the same thread, because memory
-    /// that one thread allocates and another one frees stays allocated for a while in both.
+    /// Runs `read`, which blocks on the disk, in a reader thread. The same thread reads consecutive pages. Otherwise one thread
+    /// would free memory that another one has allocated, and the allocator would retain such memory for a while in both threads.
     async fn read<T: Send + 'static>(
         &self,
         read: impl Fn() -> parquet::errors::Result<T> + Send + 'static,
@@ -186,7 +186,7 @@ impl LogFiles {
         }
     }
 
-    /// Waits until this process has written so many files of today that [`LogFiles::housekeep`] can merge some.
+    /// Waits until this process has written enough files today for [`LogFiles::housekeep`] to merge some of them.
     pub async fn wait_for_many_files(&self) {
         self.merger.wait_for_many().await;
     }
@@ -220,7 +220,7 @@ impl LogFiles {
         let first_kept = after.first_kept(now_ms);
         for day in days.into_iter().filter(|day| number_of(*day) < first_kept) {
             self.storage.remove_day(day)?;
-            tracing::info!(%day, "removed the log files of this day, because they were older than their retention");
+            tracing::info!(%day, "removed the log files of this day, because they were older than the retention period");
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ use crate::{
 pub(crate) const ROWS_AT_ONCE: usize = 1_000_000;
 /// The number of rows that are read from the disk at once.
 const PIECE_ROWS: usize = 4096;
-/// The maximum number of missing rows of a day whose request ids are returned.
+/// The maximum number of request ids of missing rows that are returned for an account and day.
 const NAMED_MAX: usize = 5;
 
 /// The lanes of the journal that this process has open.
@@ -186,8 +186,8 @@ type ExpectedCharges = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
 pub(crate) struct ComparedLog<'l> {
     /// The log backend, which must have the rows.
     pub(crate) home: &'l OpenLogBackend,
-    /// The former log backend, if there is one. It is used only if the store is the log backend: rows from before the change
-    /// of the log backend may be only there.
+    /// The former log backend, if there is one. It is used only if the store is the log backend. In that case, rows that were
+    /// written before the log backend was changed may exist only in the former one.
     pub(crate) former: Option<&'l dyn LogBackend>,
     /// The ledger, which has the watermarks of settlement.
     pub(crate) ledger: &'l dyn LedgerStore,
@@ -196,7 +196,7 @@ pub(crate) struct ComparedLog<'l> {
 }
 
 impl<'l> ComparedLog<'l> {
-    /// Returns the number before which the log backend has acknowledged all rows of a lane.
+    /// Returns the watermark of a lane: the log backend has acknowledged all rows of the lane with lower numbers.
     async fn watermark(self, node: &NodeId, lane: &Weak<Journal>) -> Result<u64, OwnJournalError> {
         let closed = || lane.upgrade().ok_or(OwnJournalError::Closed);
         match self.home {
@@ -209,8 +209,8 @@ impl<'l> ComparedLog<'l> {
         }
     }
 
-    /// Sends the lane's rows before the number `upto` again to a log backend that has lost its watermark, if missing rows are to
-    /// be restored. Returns the number of sent rows.
+    /// If missing rows are to be restored and the log backend has lost the lane's watermark, sends the lane's rows before the
+    /// number `upto` again. Returns the number of sent rows.
     async fn resend(self, lane: &Weak<Journal>, upto: u64) -> Result<RowsByDay, OwnJournalError> {
         match self.home {
             OpenLogBackend::Fed(fed) if self.fills => bringing::resend(&*fed.home, lane, upto).await,

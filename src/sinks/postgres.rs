@@ -34,7 +34,7 @@ use crate::{
 pub(crate) use crate::sinks::postgres::sink::PostgresLog;
 pub(crate) use crate::sinks::postgres::sink::PostgresRetention;
 
-/// The settings of `[log.postgres]`. Secrets and files that they name have been read.
+/// The settings of `[log.postgres]`. The secrets and files that the configuration names have already been read.
 #[derive(Clone, Debug)]
 pub(crate) struct PostgresSettings {
     /// The connection string: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or the form `host=... user=...`.

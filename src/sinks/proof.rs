@@ -1,8 +1,9 @@
 //! Proves that the rows of a day match the account's daily sums. The rows are those in the log backend and those of this process
 //! that the log backend has not acknowledged yet.
 //!
-//! Rows may be settled meanwhile. If a sink is the log backend, rows have numbers, and the ledger has the last number of each
-//! lane that the sums include. If the store is the log backend, one step adds a row to the store's list and to the sums.
+//! Rows may be settled meanwhile, so the proof must know which rows the sums include. If a sink is the log backend, rows have
+//! numbers, and the ledger has, for each lane, the number of the last row that the sums include. If the store is the log backend,
+//! one step adds a row to the store's list and to the sums.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -130,8 +131,9 @@ impl Prover<'_> {
         read_backend(&*fed.home, proof, (&tails, at_once), place).await
     }
 
-    /// Fetches the log backend's watermarks of the lanes that are not known to be complete. A watermark that a feeder has
-    /// reported counts too, because the feeder does not send rows again if the log backend has lost them.
+    /// Adds each lane's watermark that its feeder has reported. If some of these are too low for the sums, also fetches the
+    /// watermarks from the log backend. A reported watermark counts even if the log backend has lost rows since then, because the
+    /// feeder does not send these rows again.
     async fn fetch_watermarks(&self, fed: &FedLog, proof: &mut DayProof) -> Result<(), LogBackendError> {
         let lanes: Vec<NodeId> = proof.summed().keys().cloned().collect();
         for lane in &lanes {
@@ -213,8 +215,8 @@ impl Prover<'_> {
         }
     }
 
-    /// Returns the daily sums of an account and day, with the last number of each lane that they include. The sums and the
-    /// numbers are from the same moment.
+    /// Returns the daily sums of an account and day and, for each lane, the number of the last row that they include. The sums
+    /// and the numbers are from the same moment.
     async fn consistent_sums(&self, place: (&str, i64)) -> Result<(DailySums, BTreeMap<NodeId, u64>), StoreError> {
         for _ in 0..ATTEMPTS_MAX {
             let before = self.daily_sums(place).await?;
@@ -307,7 +309,7 @@ struct SeenRequests {
 }
 
 impl SeenRequests {
-    /// Begins with the first part. There are so many parts that each of them has about `at_once` of the `rows` rows.
+    /// Begins with the first part. The number of parts is such that each part has about `at_once` of the `rows` rows.
     fn new(rows: u64, at_once: usize) -> Self {
         Self {
             hashes: RandomState::new(),

@@ -199,8 +199,8 @@ fn newest_of(mut rows: Vec<Arc<NumberedRow>>, ask: &NewestRowsQuery) -> NewestRo
     }
 }
 
-/// Merges pages of the most recent rows from several places. Each row is returned once. Rows that are older than the last row of
-/// any place's page are left out, because that place may have newer ones that were not read.
+/// Merges pages of the most recent rows from several places. Each row is returned once. If a place has unread rows, all rows that
+/// are older than the end of its page are left out, because some of the unread rows may be newer.
 fn merge_newest(parts: Vec<NewestRows>, limit: usize) -> NewestRows {
     let mut all = NewestRows::default();
     let mut up_to: Option<SliceCursor> = None;

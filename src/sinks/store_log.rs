@@ -33,7 +33,7 @@ use crate::{
 /// The maximum number of [`AccountDay`]s that are retained. They are retained so that the next page of a busy day need not scan
 /// all rows again.
 const DAYS_KEPT_MAX: usize = 2;
-/// The maximum number of [`AccountSurvey`]s that are retained. A survey serves readers that began before it.
+/// The maximum number of [`AccountSurvey`]s that are retained. A survey can be used by readers that began before it.
 const SURVEYS_KEPT_MAX: usize = 4;
 
 /// The consumption log in the lists of a store.

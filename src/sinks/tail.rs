@@ -30,9 +30,10 @@ use crate::{
 /// The reason why a reader cannot get all rows of a lane: this process does not have some of them yet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TailBehind {
-    /// The log backend has not reported its watermark of the lane, so it is not known from which row on the journal must be read.
+    /// The log backend has not reported its watermark of the lane, so weir does not know which row of the journal it must read
+    /// first.
     #[error(
-        "the log backend cannot be read: since this process started, it has not reported which rows of lane {0} it has"
+        "the log backend cannot be read: since the start of this process, the backend has not reported which rows of lane {0} it has"
     )]
     BackendSilent(NodeId),
     /// Some rows that the log backend lacks have not been read from the disk yet.
@@ -64,7 +65,7 @@ pub(crate) struct LogTail {
     moved: watch::Sender<()>,
     /// Notified when there may be room for further rows.
     room: Notify,
-    /// Notified when a reader waits until the rows on disk have been read.
+    /// Notified when a reader begins to wait for the rows on disk to be read.
     reader_waiting: Notify,
     /// The maximum time for which a batch waits for further rows. `None` for the sink's own limit.
     hurry: watch::Sender<Option<Duration>>,
@@ -137,7 +138,7 @@ impl LogTail {
         self.room.notified().await;
     }
 
-    /// Waits until a reader waits for the rows on disk.
+    /// Waits until a reader needs the rows that are on disk.
     pub(super) async fn wait_for_reader(&self) {
         self.reader_waiting.notified().await;
     }

@@ -164,7 +164,7 @@ const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// Maximum number of items that wait to be written. If a client reads slowly, the store sends slowly too.
 const ITEMS_WAITING: usize = 256;
-/// The size from which a piece of a backup is sent, in bytes.
+/// The size that a piece of a backup must reach before it is sent, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// The first line of a backup.
@@ -212,7 +212,7 @@ pub(crate) enum BackupError {
     #[error("the backup is incomplete: its last line is missing")]
     CutShort,
     /// The last line does not match the lines before it.
-    #[error("the backup is damaged: its checksum or its number of items does not match")]
+    #[error("the backup is damaged: its content does not match the checksum or the number of items in its last line")]
     Damaged,
     /// A line is too long, or is not the JSON of an item.
     #[error("line {0} of the backup is invalid or too long")]

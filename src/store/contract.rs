@@ -23,15 +23,15 @@ mod programs;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A new, empty, connected store, and everything that must exist as long as the store.
+/// A new, empty, connected store, and everything that must not be dropped before the store.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn KeyStore>,
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
 /// Declares the tests for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip the tests with a
-/// message; each behaviour is a separate test. `in_turn $join` runs all behaviours within one test, each with the fixture that
-/// the async closure returns for its name.
+/// message; each behaviour is a separate test. With `in_turn $join`, all behaviours run within one test. For each of them, the
+/// async closure `$join` gets the behaviour's name and returns a fixture.
 macro_rules! suite {
     ($open:path) => {
         $crate::store::contract::suite! { @all tests $open }

@@ -1,4 +1,4 @@
-//! The store of a single node, with all keys in memory and in one file, and its backup and restore.
+//! The store of a single node, which has all keys in memory and in one file. Also its backup and restore.
 //!
 //! A change is decided from the state in memory, committed to the file, and only then applied to memory and acknowledged. All of
 //! this happens under one lock and on a blocking thread. So acknowledged changes survive `kill -9`, no reader sees a change that
@@ -80,7 +80,8 @@ impl EmbeddedStore {
         blocking(move || work(&inner)).await
     }
 
-    /// Decides, commits and applies a change of one key. Returns the key after the change, or before it if it was removed.
+    /// Decides, commits and applies a change of one key. Returns the key after the change, or its last state if the key was
+    /// removed.
     async fn mutate<E: From<StoreError> + Send + 'static>(
         &self,
         id: &KeyId,
@@ -118,7 +119,8 @@ impl StoreInner {
         self.file.lock().close();
     }
 
-    /// Decides, commits and applies a change of one key. Returns the key after the change, or before it if it was removed.
+    /// Decides, commits and applies a change of one key. Returns the key after the change, or its last state if the key was
+    /// removed.
     fn mutate<E: From<StoreError>>(
         &self,
         id: &KeyId,

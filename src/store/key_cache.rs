@@ -41,7 +41,8 @@ use crate::{
 
 pub(crate) use crate::store::key_cache::shard::UnknownKeySettings;
 
-/// Maximum number of shards of the entries and of the last uses, so that requests do not contend for one lock.
+/// Maximum number of shards for the entries, and also for the last uses. Each shard has its own lock, so requests do not contend
+/// for one lock.
 const SHARDS_MAX: usize = 16;
 /// Number of locks on which concurrent lookups of the same uncached key wait for each other. The number of locks also limits the
 /// number of concurrent lookups, and therefore how far failing lookups can exceed their limits.
@@ -162,8 +163,8 @@ impl KeyCache {
         Ok(known.and_then(into_key_record))
     }
 
-    /// Returns the store's current record of a key that was found before, when the cached record turned out to be outdated. Never
-    /// fails with [`KeyLookupError::Limited`].
+    /// Returns the store's current record of a key that was found before. Call this when the cached record turns out to be
+    /// outdated. Never fails with [`KeyLookupError::Limited`].
     pub(crate) async fn refetch(
         &self,
         digest: &KeyDigest,
@@ -175,7 +176,7 @@ impl KeyCache {
         self.find_known(digest, now).await
     }
 
-    /// Reads from the store the owner of a digest that is not in the cache. If `asker` is `None`, no limit applies.
+    /// Asks the store for the owner of a digest that is not in the cache. If `asker` is `None`, no limit applies.
     async fn fetch(
         &self,
         digest: &KeyDigest,
@@ -289,7 +290,7 @@ impl KeyCache {
         if !used.is_empty()
             && let Err(error) = self.store.record_uses(&used).await
         {
-            tracing::debug!(%error, "cannot write the last uses of keys to the store; trying again later");
+            tracing::debug!(%error, "cannot write to the store at what time each key was last used; trying again later");
             for (id, at) in used {
                 self.record_use(&id, at);
             }

@@ -39,8 +39,8 @@ pub(crate) const APPLY_STEPS_MAX: usize = 256;
 /// Maximum number of attempts to change an account's record. An attempt fails if another change was made first.
 pub(crate) const RECORD_CONFLICTS_MAX: usize = 16;
 
-/// Maximum number of settlements of requests from leases per call, for an engine in which such a settlement costs as much as
-/// any other step.
+/// Maximum number of settlements in one call if their requests were admitted from leases, for an engine in which such a
+/// settlement costs as much as any other step.
 pub(crate) const LEASED_STEPS_MAX: usize = 128;
 
 /// Returns the first `max` of `steps`, and the value of `upto` for a call with these steps. The value is 0 if steps remain,
@@ -54,10 +54,10 @@ pub(crate) fn limit_steps(steps: &[Step], upto: u64, max: usize) -> (&[Step], u6
 
 /// The accounts of one installation, with their money.
 ///
-/// Every method is atomic, even against the same method on other nodes, and uses only the store's own clock. If a future is
+/// Every method is atomic, even if other nodes call it at the same time, and uses only the store's own clock. If a future is
 /// dropped, the store stays consistent. If a change returns [`StoreError::Unavailable`], it is unknown whether it happened. A
-/// hold that was placed without the node's knowledge ends with [`LedgerStore::release`] or when the node's holds expire.
-/// Sending steps again has no second effect.
+/// hold that was placed without the node's knowledge ends with [`LedgerStore::release`] or when the node's holds expire. Sending
+/// steps again has no second effect.
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
     /// Checks key, account, quota, balance and limits in the order of [`crate::domain::ledger::Denial`], and places a hold.
@@ -80,29 +80,29 @@ pub trait LedgerStore: Send + Sync {
     /// ends when its holder's node lease lapses.
     async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError>;
 
-    /// Applies a node's steps of one account in order, at most [`APPLY_STEPS_MAX`], or [`LedgerStore::batch_steps_max`] if all of
-    /// them settle requests that were admitted from leases. A step is applied if and only if its `seq` is one more than the
-    /// watermark. Steps at or below the watermark are skipped, and a gap ends the call. Returns the watermark after the call. In
-    /// the same atomic change, the rows of the settlements are added to the daily sums, and to the log if it is kept in the store
-    /// ([`LogLists`]). An account that does not exist is created without a balance.
+    /// Applies a node's steps of one account in order. At most [`APPLY_STEPS_MAX`] steps are applied, or at most
+    /// [`LedgerStore::batch_steps_max`] if all of them settle requests that were admitted from leases. A step is applied if and
+    /// only if its `seq` is one more than the watermark. Steps at or below the watermark are skipped, and a gap ends the call.
+    /// Returns the watermark after the call. In the same atomic change, the rows of the settlements are added to the daily sums,
+    /// and to the log if it is kept in the store ([`LogLists`]). An account that does not exist is created without a balance.
     ///
-    /// `upto` is the number of the last row among the steps in the node's journal, or 0 if none of them has a row
+    /// `upto` is the number that the last row among the steps has in the node's journal, or 0 if none of the steps has a row
     /// ([`LedgerStore::summed_up_to`]).
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError>;
 
-    /// Maximum number of settlements of requests from leases per call of [`LedgerStore::apply`].
+    /// Maximum number of settlements per call of [`LedgerStore::apply`] if all of their requests were admitted from leases.
     fn batch_steps_max(&self) -> usize {
         LEASED_STEPS_MAX
     }
 
     /// Replaces an account's record if it still equals `from`, and recalls the account's leases. Returns `false` if the record
     /// differs from `from`; then nothing has changed. If the record already equals `to`, this returns `true` and changes nothing,
-    /// so that a repeated call has only one effect. The record of an account that does not exist is the default one; any other
-    /// record creates the account.
+    /// so that a repeated call has only one effect. An account that does not exist is treated as having the default record.
+    /// Setting any other record creates the account.
     async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError>;
 
     /// Sends the store an account's former record again, because a failover may have lost it. [`AccountRecord::healed`] decides
-    /// which parts are used. [`StoreError::Busy`] if other calls kept changing the record.
+    /// which parts are used. Returns [`StoreError::Busy`] if other calls kept changing the record.
     async fn heal_terms(&self, account: &str, told: &AccountRecord) -> Result<(), StoreError> {
         for _ in 0..RECORD_CONFLICTS_MAX {
             let present = self.account(account).await?.map(|view| view.record).unwrap_or_default();
@@ -160,7 +160,7 @@ pub trait LedgerStore: Send + Sync {
     /// include exactly the node's rows up to that number.
     async fn summed_up_to(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError>;
 
-    /// Replaces all sums of a day in one atomic step if the account exists and its sums still have exactly `seen` requests.
+    /// Replaces all sums of a day in one atomic step if the account exists and its sums still count exactly `seen` requests.
     /// Returns whether the sums were replaced. If not, nothing has changed.
     async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError>;
 
@@ -190,8 +190,8 @@ pub(crate) const PUT_ROWS_MAX: usize = 200;
 /// The lists of rows by account and day, to which settlements append rows if the log is kept in the store.
 #[async_trait]
 pub(crate) trait LogLists: Send + Sync {
-    /// Returns up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC),
-    /// in the order in which they were applied, after the first `skip`. Rows older than
+    /// Returns an account's rows whose requests ended on a day (days since the Unix epoch, UTC), in the order in which the rows
+    /// were applied. Skips the first `skip` rows, and returns up to `limit` (at most [`LOG_ROWS_MAX`]) rows. Rows older than
     /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] have been removed.
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError>;
 

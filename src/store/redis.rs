@@ -76,7 +76,8 @@ pub(crate) use crate::store::redis::recovery::InitOutcome;
 
 /// The timeout of a call for which no request waits.
 const ADMIN_BUDGET: Duration = Duration::from_secs(2);
-/// Maximum number of attempts at a change. An attempt fails if another change is made between its reading and its writing.
+/// Maximum number of attempts at a change. An attempt fails if another change is made after the attempt has read the record and
+/// before it writes.
 const CONFLICTS_MAX: usize = 8;
 /// Maximum number of uses that one script records, so that it does not block the server for long.
 const TOUCH_KEYS_MAX: usize = 500;
@@ -157,7 +158,7 @@ impl RedisStore {
         call
     }
 
-    /// Like `call_with_keys`, and adds the generation, for scripts that require one.
+    /// Like `call_with_keys`, but also adds the generation, for scripts that require it.
     fn prepare<'a>(&self, script: &'a RedisScript) -> ScriptCall<'a> {
         let mut call = self.call_with_keys(script);
         call.arg(self.generation.get().map_or("", String::as_str));

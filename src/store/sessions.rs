@@ -1,4 +1,4 @@
-//! The storage of sign-ins, of browser sessions and of the owners of state at providers. All nodes share this storage.
+//! Stores sign-ins, browser sessions, and the owners of state at providers. All nodes share this storage.
 
 use std::time::Duration;
 
@@ -82,8 +82,8 @@ pub(crate) const EMBEDDED_DOCUMENTS_MAX: usize = 100_000;
 
 /// The documents of sign-ins: texts that are stored for a limited time, each under a digest. All nodes share them.
 ///
-/// Access tokens are documents too. [`KeyStore::find`](crate::store::KeyStore::find) returns them, and the feed contains the
-/// digests of those that end, so that they can be cached like keys. Backups do not include documents: after a restore, users sign
+/// Access tokens are documents too. [`KeyStore::find`](crate::store::KeyStore::find) returns them. Nodes can cache them like
+/// keys, because the feed contains the digests of tokens that end. Backups do not include documents: after a restore, users sign
 /// in again.
 #[async_trait]
 pub(crate) trait SignInStore: Send + Sync {
@@ -272,7 +272,7 @@ pub(crate) struct SessionLifetime {
     pub(crate) whole: Duration,
 }
 
-/// A browser session in the store that has not expired.
+/// An unexpired browser session in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedWebSession {
     /// The digest of the session's cookie.
@@ -302,8 +302,8 @@ pub(crate) trait WebSessionStore: Send + Sync {
     /// Ends a session and returns its user. Of several concurrent callers, only one gets the user.
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
 
-    /// Returns at most `most` sessions that have not expired. They are ordered by the time at which they expire if there is no
-    /// further visit, the latest first.
+    /// Returns at most `most` sessions that have not expired. The sessions that stay valid longest without a further visit come
+    /// first.
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError>;
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{edges::clock, store::ledger::LedgerStore};
 
-/// The difference between this node's clock and the store's above which a warning is logged.
+/// The maximum difference between this node's clock and the store's. A larger difference is logged as a warning.
 pub(crate) const OFFSET_MAX: Duration = Duration::from_secs(30);
 /// Maximum duration of a call that reads the store's time. The result of a longer call is not used, because it is too inexact.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ pub(crate) struct StoreTime {
     began: Instant,
     /// The store's clock at the time `began`, in milliseconds since the Unix epoch; `UNKNOWN` before the store's first reply.
     origin_ms: AtomicI64,
-    /// Whether it has been logged that this node's clock differs.
+    /// Whether the last logged message is a warning that this node's clock differs from the store's.
     is_logged: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl StoreTime {
         if off {
             tracing::warn!(
                 ahead_seconds = offset_ms / 1000,
-                "this node's clock differs from the store's clock, which is used for accounts, rows and hours; correct the clock that is wrong"
+                "this node's clock differs from the store's clock; correct the clock that is wrong. weir uses the store's clock for the times in accounts, in rows of the log and in the stability record"
             );
         } else {
             tracing::info!("this node's clock agrees with the store's again");

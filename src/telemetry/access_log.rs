@@ -43,7 +43,7 @@ pub(crate) enum AccessLogTarget {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AccessLogError {
     /// The file cannot be opened for appending.
-    #[error("{path}: {source}; check that the folder exists and that weir may write there")]
+    #[error("cannot open {path}: {source}; check that the folder exists and that weir may write there")]
     Open {
         /// The configured path.
         path: PathBuf,
@@ -142,14 +142,14 @@ pub(crate) struct RequestRecord {
     pub protocol: Option<&'static str>,
     /// The name of the operation in snake case; `None` if the path does not name an operation.
     pub operation: Option<&'static str>,
-    /// The model's name as the client sent it; `None` if it does not have the form of a model's name. Otherwise the log could
-    /// contain a prompt.
+    /// The model's name as the client sent it. `None` if the text does not have the form of a model's name, because such a text
+    /// could be a prompt.
     pub model_asked: Option<SmolStr>,
     /// The catalogue's name of the model that served the request; `None` if the request was not admitted.
     pub model: Option<SmolStr>,
     /// The provider to which the request was sent; `None` if it was not sent to a provider.
     pub provider: Option<SmolStr>,
-    /// The HTTP status that the client got; 0 if it disconnected before it got one.
+    /// The HTTP status that the client got; 0 if the client disconnected before it got a status.
     pub status: u16,
     /// The end of the request, as `End::label`.
     pub outcome: &'static str,
@@ -187,8 +187,8 @@ pub(crate) struct RequestRecord {
 pub(crate) struct SocketMark {
     /// The socket's random identifier, which is the same for all of the socket's requests. In the line, its name is `socket_id`.
     pub id: SmolStr,
-    /// The number of the request's lane on the socket: 0 for the default lane; `None` for the handshake. The client's name of the
-    /// lane is not logged, because it can be any text.
+    /// The number of the request's lane on the socket: 0 for the default lane; `None` for the handshake. The name that the client
+    /// gave the lane is not logged, because it can be any text.
     pub lane: Option<u8>,
 }
 

@@ -1,6 +1,7 @@
 //! Facts about this node that need an operator's attention. A fact is a condition on the current value of a metric, or on the
-//! recent growth of a counter. The condition is that of an alert (`conf/prometheus/alerts.yml`), but does not include the time
-//! for which the alert waits. A test compares the facts with the alerts, and lists the alerts that only Prometheus can evaluate.
+//! recent growth of a counter. An alert in `conf/prometheus/alerts.yml` has the same condition. The alert may also wait for some
+//! time before it fires; the fact does not. A test compares the facts with the alerts, and lists the alerts that only Prometheus
+//! can evaluate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -100,7 +101,7 @@ facts! {
     /// a request cost {} USD more than was held for it, {ago}
     WeirOverspendBoundExceeded
         = Divided(|m| m.money.overspend_bound.read().with_label("part", "request"), 1_000_000_000), Grown(1.0, 60);
-    /// the public record lacks {} hours of this node
+    /// the public record lacks this node's counts of {} hours
     WeirStabilityRecordBehind = Value(|m| m.store.stability_untold_hours.read()), Over(0.0);
     /// the store's memory is full: {} of it is used
     WeirStoreMemoryExhausted = Share(|m| m.store.memory_used.read(), |m| m.store.memory_max.read()), Over(0.95);
@@ -114,7 +115,7 @@ facts! {
     WeirProviderUnresolved = Value(|m| m.providers.resolver_failures.read()), Grown(3.0, 10);
     /// a panic was caught {ago} ({} since the start): the log says where
     WeirPanics = Value(|m| m.program.panics.read()), Grown(0.0, 15);
-    /// a request was refused for lack of memory for bodies {ago} ({} of {protocol} since the start)
+    /// the memory for bodies was used up, so a request was refused {ago} ({} of {protocol} since the start)
     WeirBodyMemoryExhausted
         = Value(|m| m.requests.refusals.read().with_label("reason", "body_budget_exhausted")), Grown(0.0, 5);
     /// the last reload failed, so an older configuration is in force: `weir check` displays the errors

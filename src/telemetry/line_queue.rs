@@ -143,14 +143,14 @@ impl<L: LogLine> LineQueue<L> {
     }
 }
 
-/// A change between working and failing writes.
+/// A change in whether writes succeed, or a loss of lines.
 #[derive(Debug)]
 enum SinkEvent {
     /// Writes have begun to fail.
     Failed(io::Error),
     /// Writes work again.
     Recovered,
-    /// All queued lines have been written, after this many lines were lost.
+    /// This many lines were lost. Reported once writes work again and all queued lines have been written.
     LinesLost(u64),
 }
 
@@ -269,7 +269,7 @@ impl<R: FnMut(SinkEvent)> LineWriter<R> {
         self.sink.get_ref().was_renamed()
     }
 
-    /// Reports a change between working and failing writes. There is one report for each change, not for each line.
+    /// Reports when writes begin to fail, and when they work again. There is one report for each change, not for each line.
     fn report_change(&mut self, written: io::Result<()>) {
         let event = match written {
             Ok(()) if self.failing => SinkEvent::Recovered,

@@ -213,7 +213,8 @@ fn bounded<'a>(known: &BTreeSet<String>, name: Option<&'a str>) -> Label<'a> {
     }
 }
 
-/// The number of ticks per second (`USER_HZ`), in which `/proc` reports CPU time. It is the same on every Linux architecture.
+/// The number of ticks per second (`USER_HZ`). `/proc` reports CPU time in ticks. The number is the same on every Linux
+/// architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 impl ProcessMetrics {

@@ -99,7 +99,7 @@ pub(super) fn add(
     })
 }
 
-/// Returns the source of this node's readiness, which is evaluated at each call.
+/// Returns the function that determines this node's readiness at the time of each call.
 fn readiness(
     parts: &NodeParts,
     phase: watch::Receiver<Phase>,

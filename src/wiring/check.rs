@@ -336,7 +336,7 @@ fn log_faults(config: &Config) -> Vec<FileError> {
     secrets.chain(ca_files).collect()
 }
 
-/// Returns a warning for each section that has no effect, because another setting does not select it.
+/// Returns a warning for each section that has no effect, because the configuration selects another store or log backend.
 fn unused_sections(config: &Config) -> impl Iterator<Item = String> {
     let is_set = |section: &str| {
         let mut settings = config.catalogue.places.lines.keys();

@@ -279,7 +279,7 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
         Some(1)
     }
 
-    /// Returns the addresses that must stay open during an upgrade of Pingora.
+    /// Returns the addresses that must stay open while Pingora hands over to a new process.
     fn listen_addresses(&self) -> Option<Vec<String>> {
         Some(vec![self.listen.to_string()])
     }

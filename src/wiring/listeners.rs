@@ -138,7 +138,7 @@ impl ListeningSockets {
             .map_err(|error| StartError::failed("cannot duplicate a listening socket", error))
     }
 
-    /// Adds services to the server. The services find these sockets in Pingora's table, in which Pingora stores the sockets of
+    /// Adds services to the server. The services find these sockets in Pingora's table of sockets, which Pingora itself uses for
     /// its own upgrades.
     ///
     /// # Errors

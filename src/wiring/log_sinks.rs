@@ -60,7 +60,7 @@ enum AnyLogBackend {
     Store(Arc<StoreLog>),
 }
 
-/// The warning about the memory that the log takes in Redis. By measurement, a row takes 510 to 625 bytes.
+/// The warning about the memory that the log takes in Redis. In measurements, a row took 510 to 625 bytes.
 const STAYS_IN_REDIS: &str = "the log is kept in Redis, where a million rows take 0.5 to 0.6 GB of memory and stay for 180 days, so \
     100,000 requests a day take 10 GB. Set `[log] home` to \"postgres\", to \"files\" in a folder or bucket that all nodes \
     share, or to \"store\" to keep the log in Redis; see docs/log.md";
@@ -164,7 +164,7 @@ pub(super) fn warning(config: &Config) -> Option<&'static str> {
     stays.then_some(STAYS_IN_REDIS)
 }
 
-/// The name of the subfolder of the journal's folder that contains the watermarks of the receiver of billing events.
+/// The name of the folder in which the sink for billing events stores its watermarks. It is in the journal's folder.
 const EVENTS_FOLDER: &str = "events";
 
 /// Creates the sink that posts billing events, without connecting.

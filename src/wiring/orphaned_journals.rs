@@ -30,7 +30,7 @@ use crate::{
 /// `LOOK_EVERY_ALONE` applies.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY_ALONE: Duration = Duration::from_secs(5);
-/// The timeout for the end of each of a journal's tasks.
+/// The maximum time to wait for each task of a journal to end.
 const END_WAIT: Duration = Duration::from_secs(2);
 
 /// The orphaned journals that this process has open, and the search for further ones.
@@ -137,7 +137,7 @@ impl OrphanedJournals {
                         tracing::info!(%node, "another weir process has ended; this process settles the requests in its journal")
                     }
                     Err(error) => {
-                        tracing::error!(%error, "cannot charge the unsettled requests in the journal of an ended process yet; weir tries again")
+                        tracing::error!(%error, "cannot yet charge the unsettled requests in the journal of a process that has ended; weir tries again")
                     }
                 }
             }
@@ -179,8 +179,8 @@ impl OrphanedJournals {
     }
 }
 
-/// Records which steps of the journals the ledger has applied. The returned closure reports to the journals that the store's file
-/// contains these steps. Leaves out a journal that has recorded more applied steps than the ledger has, because the settlement of
+/// Determines which steps of the journals the ledger has applied. The returned closure reports to the journals that the store's
+/// file contains these steps. A journal is left out if it has recorded steps as applied that the ledger lacks. The settlement of
 /// such a journal has not read the ledger's watermark yet.
 pub(super) fn record_applied(journals: Vec<Arc<Journal>>, books: &AccountTable) -> impl FnOnce() + use<> {
     let known = journals.into_iter().filter_map(|journal| {

@@ -1,5 +1,5 @@
-//! Prepares everything that a start needs except the store. This happens before the store is opened, because requests wait during
-//! the part of an upgrade in which no process has the store open.
+//! Prepares everything that a start needs except the store. The store is opened last, because during an upgrade, requests wait
+//! while no process has the store open.
 
 use std::{path::Path, sync::Arc};
 

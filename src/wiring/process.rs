@@ -29,8 +29,8 @@ const RESERVED: u64 = 200;
 /// The number of file descriptors that each gateway worker needs for its scheduler and its handle of the listening socket.
 const PER_WORKER: u64 = 8;
 
-/// The number of file descriptors for one client connection with a running request: the connection itself, a connection to a
-/// provider with two handles, and a share of the pool of idle connections.
+/// The number of file descriptors for one client connection with a running request: one for the connection itself, two for a
+/// connection to a provider, and one as a share of the pool of idle connections.
 const PER_CLIENT: u64 = 4;
 
 /// The maximum number of concurrent connections to the redirect listener.

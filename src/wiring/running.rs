@@ -137,7 +137,7 @@ const BEGIN_WAIT: Duration = Duration::from_millis(250);
 /// closed by their clients.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// The time for completing answers that are cut off with an error.
+/// The time for sending an error to the clients of requests that have not finished within the drain time.
 pub(super) const CUT_WAIT: Duration = Duration::from_secs(5);
 
 /// The time in which Pingora must drop all running tasks and end.
@@ -238,7 +238,8 @@ async fn wait_for_stop(phase: &mut watch::Receiver<Phase>, mut handed_over: watc
 }
 
 /// Waits until no request runs in this process or its predecessor, or until the remaining requests have to be ended. This process
-/// must not end before its predecessor, which may need this process's store and would be killed by a service manager.
+/// must not end before its predecessor: the predecessor may still call this process's store, and a service manager would kill the
+/// predecessor when this process ends.
 async fn drain_requests(
     mut phase: watch::Receiver<Phase>,
     drain: &Drain,
@@ -307,7 +308,9 @@ async fn end_server(server: ServerEnd, drain: &Drain) {
         Some(order) => {
             order.send_replace(true);
             if tokio::time::timeout(END_WAIT, has_ended).await.is_err() {
-                tracing::warn!("requests were ended without a record, because the server did not end in time");
+                tracing::warn!(
+                    "the server did not end in time, so some requests were stopped before their end was recorded"
+                );
             }
         }
         None => tokio::select! {

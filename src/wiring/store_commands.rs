@@ -328,7 +328,7 @@ async fn load_all(archives: &Archives, args: &RestoreArgs, items_in_all: u64) ->
     }
 }
 
-/// Opens an embedded store for this process alone. Returns everything in it.
+/// Opens an embedded store for this process alone. Returns the archives of the store's keys and ledger.
 fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
     let opened = |error: StoreOpenError| StartError::failed("cannot open the embedded store", error);
     let keys = EmbeddedStore::open(folder).map_err(opened)?;
@@ -336,7 +336,8 @@ fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
     Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
 }
 
-/// Returns everything in a Redis. `keeps_rows` says whether rows of a backup are restored into it.
+/// Returns the archives of the keys and the ledger in a Redis, and the ledger itself. `keeps_rows` says whether rows of a backup
+/// are restored into the Redis.
 fn redis_archives(store: &Arc<RedisStore>, keeps_rows: bool) -> (Archives, Arc<RedisLedger>) {
     let ledger = Arc::new(RedisLedger::new(Arc::clone(store), keeps_rows));
     let both: Vec<Arc<dyn Archive>> = vec![Arc::clone(store) as _, Arc::clone(&ledger) as _];

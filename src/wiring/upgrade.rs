@@ -44,7 +44,7 @@ use crate::{
 const PREPARE_WAIT: Duration = Duration::from_secs(600);
 /// The maximum time from the handover of the store until the successor serves. Requests wait during this time.
 const TAKE_WAIT: Duration = Duration::from_secs(30);
-/// The timeout for the end of a successor that has closed its connection.
+/// The maximum time to wait for a successor to end after it has closed its connection.
 const END_WAIT: Duration = Duration::from_secs(1);
 
 /// The data for starting a successor.
@@ -72,7 +72,8 @@ pub(super) struct Upgrader {
     pub(super) claims: watch::Sender<SocketClaim>,
     pub(super) background: Handle,
     pub(super) turn: Mutex<()>,
-    /// The connection to the successor, if the connection is not used for calls of the store. `None` if there is no successor.
+    /// The connection to the successor, which stays open until this process ends. `None` if there is no successor, or if the
+    /// embedded store uses the connection for its calls.
     pub(super) line: Mutex<Option<tokio::net::UnixStream>>,
 }
 

@@ -75,7 +75,7 @@ pub(crate) struct VerifiedDay {
     /// The nodes whose journals may still deliver rows that the sums include; empty if nothing differs. If there are such nodes,
     /// the day is unfinished rather than wrong.
     pub(crate) behind: Vec<String>,
-    /// The number of rows that the sums include but that do not exist.
+    /// The number of rows that are counted in the sums but were not found.
     pub(crate) missing: u64,
     /// Whether the sums of the account's keys add up to the sums of the account.
     pub(crate) sums_agree: bool,
@@ -120,7 +120,7 @@ pub(crate) struct RemovedDay {
     pub(crate) proven: bool,
 }
 
-/// The daily sums of one subject (account, key or tag) and one model that differ from the sums of the rows.
+/// A difference between the daily sums and the sums of the rows, for one subject (account, key or tag) and one model.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SumsDifference {
     /// The subject of the sums: an account, a key or a tag.
@@ -143,7 +143,7 @@ pub(crate) enum SumsSubject {
     Account,
     /// The requests of one key.
     Key,
-    /// The requests with tags that have no separate sums, because the number of tags per day is limited.
+    /// The requests with tags that have no separate sums. The number of tags with separate sums per day is limited.
     OtherTags,
     /// The requests with one tag.
     Tag,
@@ -160,7 +160,7 @@ impl fmt::Display for SumsSubject {
     }
 }
 
-/// Values of sums that differ from other sums. Equal values are left out.
+/// One side of a comparison of two sums: only the values that differ from the other side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DifferingSums {
     /// The number of rows.
@@ -178,8 +178,8 @@ pub(crate) struct DifferingSums {
     /// The rows' numbers of tokens and calls, by kind.
     #[serde(flatten)]
     pub(crate) usage: Usage,
-    /// The sum of the rows' digests, present only if no other value differs. Its presence means that some other column of a row
-    /// differs.
+    /// The sum of the rows' digests; left out if one of the values above differs. If it is present, the rows differ in a column
+    /// that is not added up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
 }
@@ -370,7 +370,7 @@ pub(crate) struct JournalDayView {
     pub(crate) account: String,
     /// The day in UTC.
     pub(crate) day: UtcDay,
-    /// The number of the journals' rows that were searched for in the log.
+    /// The number of rows in the journals that were compared with the log.
     pub(crate) rows: u64,
     /// The number of rows that the log lacks.
     pub(crate) missing: u64,

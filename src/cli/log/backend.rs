@@ -134,7 +134,7 @@ struct MoveCounts {
     rows: u64,
     /// The number of rows that were removed from the store.
     removed: u64,
-    /// The number of days whose rows were not removed, because the current log backend is not verified to have them.
+    /// The number of days whose rows were not removed, because it is not proven that the current log backend has them.
     staying: u64,
 }
 

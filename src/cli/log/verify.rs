@@ -39,10 +39,10 @@ pub struct VerifyArgs {
     /// Compare only this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Replace daily sums that differ from the rows with the sums of the rows
+    /// If daily sums differ from the rows, replace them with the sums of the rows
     #[arg(long)]
     pub mend: bool,
-    /// Copy rows that are missing in the log backend to it, from this node's journal and from the previous log backend
+    /// Copy missing rows to the log backend, from this node's journal and from the previous log backend
     #[arg(long)]
     pub fill: bool,
     #[command(flatten)]
@@ -235,8 +235,8 @@ impl DayState {
     }
 }
 
-/// Compares the rows of an account's day with its daily sums. Prints the differences, or the journals that may still send rows
-/// that the sums include.
+/// Compares the rows of an account's day with its daily sums. Prints the differences. If rows may still arrive, prints the
+/// journals that may send them instead.
 async fn compare_day(
     client: &AdminClient,
     asked: &VerifyLog,
@@ -331,20 +331,20 @@ impl CounterChecks {
 
     /// Prints the numbers of compared items.
     pub(super) fn print_totals(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let compared = self.compared;
-        writeln!(out, "counters of {compared} periods compared with the daily sums")?;
+        let periods = |count: usize| counted(count as u64, "period");
+        let compared = periods(self.compared);
+        writeln!(out, "counters of {compared} compared with the daily sums")?;
         if self.moving > 0 {
-            let moving = self.moving;
+            let moving = periods(self.moving);
             writeln!(
                 out,
-                "counters of {moving} periods were skipped, because they changed during each comparison"
+                "counters of {moving} skipped, because they changed during each comparison"
             )?;
         }
         if self.older > 0 {
-            let older = self.older;
-            let what =
-                "are older than the daily sums, so their total spending was compared with the counters of their keys";
-            writeln!(out, "{older} accounts {what}")?;
+            let older = counted(self.older as u64, "account");
+            let what = "older than the daily sums: the total spending was compared with the counters of the keys";
+            writeln!(out, "{older} {what}")?;
         }
         Ok(())
     }
@@ -353,9 +353,9 @@ impl CounterChecks {
     pub(super) fn fault(&self) -> Option<String> {
         (self.wrong > 0).then(|| {
             format!(
-                "{} counters do not match the daily sums: if the rows match the sums, the counters are wrong, and quotas are \
+                "{} not matching the daily sums: if the rows match the sums, the counters are wrong, and quotas are \
                  enforced wrongly until the period ends; docs/log.md explains what to do",
-                self.wrong
+                counted(self.wrong as u64, "counter")
             )
         })
     }

@@ -178,8 +178,8 @@ async fn verify_names_counters_that_differ_and_rows_that_only_the_journal_has() 
         let error = told.unwrap_err().to_string();
         for part in [
             format!("6 rows of this node's journal missing in {shown}").as_str(),
-            format!("1 row in {shown} have a different charge").as_str(),
-            "1 counters do not match the daily sums",
+            format!("1 row in {shown} with a different charge").as_str(),
+            "1 counter not matching the daily sums",
         ] {
             assert!(error.contains(part), "{error}");
         }

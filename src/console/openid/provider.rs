@@ -170,8 +170,8 @@ pub(super) struct OpenIdMetadata {
     pub(super) jwks_uri: SecureUrl,
     pub(super) userinfo_endpoint: Option<SecureUrl>,
     pub(super) end_session_endpoint: Option<SecureUrl>,
-    /// Whether the provider accepts the client secret by HTTP basic authentication. False only if the provider lists other
-    /// methods without this one.
+    /// Whether the provider accepts the client secret by HTTP basic authentication. False only if the provider lists its methods
+    /// and this one is not in the list.
     pub(super) accepts_basic: bool,
     /// Whether every authorization response contains the provider's issuer (RFC 9207).
     pub(super) iss_in_answers: bool,

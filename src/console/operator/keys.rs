@@ -308,7 +308,7 @@ pub(super) async fn create(context: &PageContext<'_>, form: &FormFields) -> Resu
     Ok(key_text_page(context, &key, "The key is created").await)
 }
 
-/// Returns the update of a key, with the fields whose values differ from those with which the form was rendered.
+/// Returns the update of a key. It contains only the fields that the user has changed in the form.
 pub(super) fn read_update(id: KeyId, form: &FormFields) -> Result<UpdateKey, AdminError> {
     let (on_exhausted, finish_factor) = key_page::changed_exhaustion(form)?;
     let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;

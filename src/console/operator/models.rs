@@ -133,7 +133,7 @@ fn names<'a>(list: impl ExactSizeIterator<Item = &'a str>) -> Markup {
     }
 }
 
-/// Renders all prices of a model that are not zero, in USD per million tokens and per call.
+/// Renders all nonzero prices of a model, in USD per million tokens and per call.
 fn all_prices(provider: &str, price: &Price) -> Markup {
     let Some(tariff) = price.tariff() else {
         return html! { p { "Free" } };

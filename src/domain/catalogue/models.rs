@@ -18,7 +18,7 @@ use crate::domain::{
     },
 };
 
-/// The models built so far, each with the file and line of its definition, and the errors found so far.
+/// The models built so far and the errors found so far. Each model has the file and line of its definition.
 pub(super) struct ModelCollector<'a> {
     prices: Option<&'a PriceList>,
     places: &'a SettingLines,
@@ -49,8 +49,8 @@ impl<'a> ModelCollector<'a> {
         found.map(|(name, (_, model))| (name, model)).collect()
     }
 
-    /// Returns the public name of a model by each of the model's aliases. Reports an alias that is also a model's name, is also
-    /// an alias of another model, or is not a valid name.
+    /// Returns all aliases, each with the public name of its model. Reports an alias that is also a model's name, is also an
+    /// alias of another model, or is not a valid name.
     pub(super) fn collect_aliases(&mut self) -> BTreeMap<String, String> {
         let mut aliases: BTreeMap<String, String> = BTreeMap::new();
         for (name, (stand, model)) in &self.found {

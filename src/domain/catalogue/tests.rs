@@ -62,7 +62,7 @@ fn a_provider_without_its_secret_is_off_and_unlisted() {
     let (catalogue, warnings) = with_secrets(&["OPENAI_API_KEY"], &CatalogueSettings::default());
     assert_eq!(warnings.len(), shipped().len() - 1);
     assert!(warnings[0].to_string().contains(
-        "`anthropic` is off and its models are not listed, because its secret env:ANTHROPIC_API_KEY is absent"
+        "`anthropic` is off and its models are not listed, because it has no secret (env:ANTHROPIC_API_KEY is absent)"
     ));
     assert!(
         catalogue

@@ -1,19 +1,20 @@
 //! A circuit breaker with a slow start, for a backend, a credential or a model of a provider. It has no clock: the caller passes
 //! the time.
 //!
-//! A closed circuit admits every request. After [`EJECTED_AFTER`] consecutive failures, it opens for [`EJECTED_FIRST`]. Each
-//! further time it opens for twice as long, up to [`EJECTED_MAX`]. When this time is over, the circuit is half-open: it admits
-//! one request as a probe, and the caller sends other requests elsewhere. After each success, it admits one more concurrent
-//! request. A failure opens the circuit again, and [`READMITTED_AFTER`] successes close it. A circuit also closes when it was not
-//! used for [`FORGOTTEN_AFTER`], because such an old failure is no longer relevant.
+//! A closed circuit admits every request. After [`EJECTED_AFTER`] consecutive failures, it opens for [`EJECTED_FIRST`]. If it
+//! opens again before it has closed, it stays open for twice as long as before, up to [`EJECTED_MAX`]. When this time is over,
+//! the circuit is half-open: it admits one request as a probe, and the caller sends other requests elsewhere. After each success,
+//! it admits one more concurrent request. A failure opens the circuit again, and [`READMITTED_AFTER`] successes close it. A
+//! circuit also closes when it was not used for [`FORGOTTEN_AFTER`], because such an old failure is no longer relevant.
 
 use std::time::{Duration, Instant};
 
 /// The number of consecutive failures that open a closed circuit.
 pub(crate) const EJECTED_AFTER: u32 = 3;
-/// The time for which the circuit is open the first time. It doubles each further time.
+/// The time for which the circuit stays open when it opens for the first time. The time doubles each time the circuit opens again
+/// before it has closed.
 pub(crate) const EJECTED_FIRST: Duration = Duration::from_secs(5);
-/// The maximum time for which failures open the circuit. A cooldown may open it for longer.
+/// The maximum time for which the circuit stays open because of failures. A cooldown may keep it open for longer.
 pub(crate) const EJECTED_MAX: Duration = Duration::from_secs(300);
 /// The number of successes that close a half-open circuit.
 pub(crate) const READMITTED_AFTER: u32 = 8;

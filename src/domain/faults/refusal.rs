@@ -58,7 +58,7 @@ pub(crate) enum Refusal {
     },
     /// The client's address requests the usage of its keys too often.
     OwnUsageLimited {
-        /// The time after which the next such request is allowed.
+        /// The time after which the address may request the usage again.
         wait: Duration,
     },
     /// The key was revoked.
@@ -180,7 +180,8 @@ pub(crate) enum Refusal {
         /// The size of the share, in bytes.
         bytes_max: u64,
     },
-    /// The key has reached its limit of large bodies that are read concurrently, and this body has waited too long to be read.
+    /// The key has reached its limit of large bodies that are read concurrently, and weir could not begin to read this body in
+    /// time.
     BodyWorkLimited,
     /// A limit of the key or its account is reached.
     Limited(LimitRefusal),
@@ -439,7 +440,7 @@ pub(crate) fn body_message(refusal: &Refusal) -> String {
 /// The maximum number of characters of a client's text that a message repeats.
 const ECHO_CHARS_MAX: usize = 128;
 
-/// The minimum number of consecutive letters and digits in a text that may be a key.
+/// A text may be a key if it has at least this many consecutive letters and digits.
 const KEY_RUN_CHARS_MIN: usize = 32;
 
 /// Returns the words that refer to a model in a message. The model's name is left out if it is not a possible name of a model, or

@@ -68,7 +68,7 @@ pub struct StabilityCounters {
     pub requests: u64,
     /// The number of these requests whose final status is 2xx.
     pub successes: u64,
-    /// The sum of the times of these requests from arrival to end, in milliseconds.
+    /// The sum of the times from arrival to end, in milliseconds, of the requests that `requests` includes.
     pub latency_ms: u64,
     /// The sum of the times from arrival to first content, in milliseconds, of the requests that `ttft_count` includes.
     pub ttft_ms: u64,
@@ -161,8 +161,8 @@ pub(crate) struct NodeHourCounters {
 }
 
 impl NodeHourCounters {
-    /// Returns the watermark: the number of requests in the counters. It grows with every row. So of two versions for the same
-    /// node and hour, the version with the higher watermark includes the other.
+    /// Returns the watermark: the number of requests in the counters. It grows with every row. So if there are two versions of
+    /// the counters of a node and hour, the version with the higher watermark includes all requests of the other version.
     pub(crate) fn watermark(&self) -> u64 {
         self.bucket
             .values()

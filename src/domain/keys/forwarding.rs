@@ -47,8 +47,8 @@ const CONNECTION_HEADERS: [&str; 21] = [
 /// The prefix of all headers of a WebSocket handshake.
 const WEBSOCKET_PREFIX: &str = "sec-websocket-";
 
-/// Headers that change the operation or the provider's answer, so that the answer could lack its usage or never arrive. Google's
-/// headers in this list are system parameters of its APIs (<https://cloud.google.com/apis/docs/system-parameters>).
+/// Headers that change the operation or the provider's answer. With them, the answer could lack its usage or never arrive.
+/// Google's headers in this list are system parameters of its APIs (<https://cloud.google.com/apis/docs/system-parameters>).
 /// `x-dashscope-async` starts a task whose result has to be fetched later. Other headers in the list make a provider's front end
 /// use another host or path.
 const ANSWER_CHANGING_HEADERS: [&str; 10] = [
@@ -393,7 +393,7 @@ impl HeaderWordTable {
             .for_each(|lengths| *lengths |= 1 << (word.len() % LENGTHS));
     }
 
-    /// Whether the lists may contain a word. The result `true` can be wrong, but `false` is always right.
+    /// Whether the table may contain a word. The result `true` can be wrong, but `false` is always right.
     fn may_contain(&self, word: &[u8]) -> bool {
         let Some(first) = word.first() else { return false };
         let lengths = self.word_lengths.get(letter(*first)).copied().unwrap_or(0);

@@ -21,7 +21,7 @@ pub enum QuotaReset {
 }
 
 impl QuotaReset {
-    /// Returns the choice's name on the command line.
+    /// Returns the name of this value on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -32,7 +32,7 @@ impl QuotaReset {
     }
 }
 
-/// The error that a string is not the name of one of the choices.
+/// The error that a string is not the name of any value of the enum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the value is not one of the allowed values")]
 pub struct UnknownChoice;
@@ -61,7 +61,7 @@ pub enum OnExhausted {
 }
 
 impl OnExhausted {
-    /// Returns the choice's name on the command line.
+    /// Returns the name of this value on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Finish => "finish",
@@ -134,7 +134,7 @@ pub enum ProviderState {
 }
 
 impl ProviderState {
-    /// Returns the choice's name on the command line.
+    /// Returns the name of this value on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Own => "own",

@@ -116,7 +116,7 @@ pub(crate) struct AccountSummary {
     pub paid: PaidIn,
     /// The number of the last applied step, by node.
     pub watermarks: BTreeMap<NodeId, u64>,
-    /// For each node, the number in the node's journal up to which the daily sums include the node's rows.
+    /// For each node, the number of its last row that the daily sums include. Rows are numbered in the node's journal.
     pub summed: BTreeMap<NodeId, u64>,
 }
 

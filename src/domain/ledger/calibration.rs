@@ -20,8 +20,8 @@ use crate::domain::{
     wire::{tokens::TokenFactor, usage::Usage},
 };
 
-/// The minimum number of estimated tokens, and of reported tokens, of a request from which weir learns. In smaller requests,
-/// providers have added most of the tokens.
+/// The minimum number of tokens of a request from which weir learns. Both the estimated and the reported number must be at least
+/// this high. In smaller requests, providers have added most of the tokens.
 pub(crate) const LEARN_TOKENS_MIN: u64 = 50;
 /// The minimum and the maximum ratio that is learned from one request, in millionths.
 const RATIO_MIN: i64 = MILLION / 4;

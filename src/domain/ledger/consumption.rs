@@ -103,8 +103,8 @@ impl RowTranslation {
     }
 }
 
-/// A billed request in the consumption log. Its cost can be computed again from the prices in `price_version` and from the usage
-/// and the modifiers of the request or, if it has parts, of its parts.
+/// A billed request in the consumption log. Its cost can be computed again from its usage, its modifiers and the prices in
+/// `price_version`. If the row has parts, the usage, modifiers and prices of each part are used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The time at which the request ended, in milliseconds since the Unix epoch.
@@ -187,8 +187,9 @@ pub(crate) struct ChargeLine {
 }
 
 /// Returns the lines of a row's charge. This is possible only while the row's prices are still in the catalogue. `find` returns
-/// the current price of a catalogue model at the row's provider. `None` if a price is missing or has another version than in the
-/// row, or if the lines do not add up to the charge, because no lines are better than wrong lines.
+/// the current price of a catalogue model at the row's provider. The function returns `None` if a price is missing or has another
+/// version than in the row. It also returns `None` if the lines do not add up to the charge, because no lines are better than
+/// wrong lines.
 pub(crate) fn price_lines(row: &Row, find: impl Fn(&str) -> Option<Arc<Price>>) -> Option<Vec<ChargeLine>> {
     let of_version = |model: &str, version: &str| find(model).filter(|price| price.version() == version);
     let (usage, modifiers) = (&row.usage, &row.modifiers);

@@ -328,7 +328,7 @@ pub(crate) fn differences(kept: &DailySums, of_rows: &DailySums) -> Vec<SumDiffe
         .collect()
 }
 
-/// The minimum interval between two runs of retention, in milliseconds by the clock: half a day.
+/// The minimum interval between two runs of retention, in milliseconds: half a day.
 pub(crate) const RUN_INTERVAL_MS: i64 = DAY_MS / 2;
 
 /// The progress of retention, which removes old data. Days are in UTC, counted from the Unix epoch.
@@ -400,7 +400,7 @@ impl RetentionProgress {
         self.kept_from.min(first_day_by_clock(now_ms, self.keep_days))
     }
 
-    /// Returns the number of days that are still retained although the retention period, by the clock, does not require it.
+    /// Returns the number of days that are still retained, but are older than the retention period according to the clock.
     pub(crate) fn days_behind(self, now_ms: i64) -> i64 {
         first_day_by_clock(now_ms, self.keep_days)
             .saturating_sub(self.kept_from)

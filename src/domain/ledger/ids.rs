@@ -144,8 +144,8 @@ pub struct Tag(String);
 
 impl Tag {
     /// The rule for tags, for error messages.
-    pub(crate) const RULE: &str = "name=value, the name 1 to 32 letters, digits, `.`, `_` or `-`, the value 1 to 64 of \
-                                   these or of `:`, `/`, `@` and `+`";
+    pub(crate) const RULE: &str = "name=value, where the name has 1 to 32 letters, digits, `.`, `_` or `-`, and the value has \
+                                   1 to 64 of these characters or of `:`, `/`, `@` and `+`";
 
     /// Parses a tag; `None` if `text` breaks [`Tag::RULE`].
     pub(crate) fn parse(text: &str) -> Option<Self> {

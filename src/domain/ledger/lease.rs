@@ -46,7 +46,7 @@ pub struct LeaseId {
 }
 
 impl LeaseId {
-    /// Returns the name of the lease's hold among the holds of the holder. No request id has this form.
+    /// Returns the name under which the holder's holds contain the lease. No request id has this form.
     pub(crate) fn hold_name(&self) -> SmolStr {
         format_smolstr!("lease-{}", self.number)
     }
@@ -119,7 +119,8 @@ pub struct LeaseCall {
     /// with [`LeaseChange::Grow`].
     #[serde(default)]
     pub places: u64,
-    /// The sequence number of the call, starting from 1 for each lease. A call that arrives after a later one changes nothing.
+    /// The sequence number of the call, starting from 1 for each lease. A call has no effect if a call with a higher number
+    /// arrived before it.
     pub turn: u64,
     /// The requested change.
     pub change: LeaseChange,

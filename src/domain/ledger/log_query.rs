@@ -41,7 +41,7 @@ pub struct LogFilter {
     pub tag: Option<Tag>,
     /// The start of the time range in which the request ended, in milliseconds since the Unix epoch, inclusive.
     pub since_ms: i64,
-    /// The end of this time range, in milliseconds since the Unix epoch, exclusive.
+    /// The end of the time range in which the request ended, in milliseconds since the Unix epoch, exclusive.
     pub until_ms: i64,
 }
 

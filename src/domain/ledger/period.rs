@@ -229,8 +229,8 @@ const DISABLED_REASON: &str = "anthropic-ratelimit-unified-overage-disabled-reas
 /// The percentages of a quota at which a client gets a warning, the highest first.
 const WARNED_FROM_PERCENT: [i128; 2] = [95, 75];
 
-/// Returns the headers of a successful answer: the part of the quota that was spent at admission and a warning if that part has
-/// reached 75 % or 95 %.
+/// Returns the headers of a successful answer. They state the part of the quota that was already spent when the request was
+/// admitted. They contain a warning if that part has reached 75 % or 95 %.
 pub(crate) fn success_headers(standing: &QuotaUse) -> Vec<SpendHeader> {
     let percent = spent_percent(standing);
     let surpassed = WARNED_FROM_PERCENT.into_iter().find(|from| percent >= *from);
@@ -274,8 +274,8 @@ pub(crate) fn disabled_account_headers() -> Vec<SpendHeader> {
     rejected_headers("org_level_disabled")
 }
 
-/// Returns the headers that every refusal has. They must contain a reason for clients that are signed in to a gateway. Without a
-/// reason, Claude Code does not display the message of a 429 unchanged.
+/// Returns the headers that all these refusals have. One of them states a reason. Clients that are signed in to a gateway need
+/// it: without a reason, Claude Code does not display the message of a 429 unchanged.
 fn rejected_headers(reason: &str) -> Vec<SpendHeader> {
     vec![(STATUS, "rejected".to_owned()), (DISABLED_REASON, reason.to_owned())]
 }

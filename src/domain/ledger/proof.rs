@@ -2,8 +2,8 @@
 //!
 //! The rows of one lane and account are added to the sums in the order of their numbers. For each lane, the ledger states the
 //! number up to which the sums include its rows. So the sums can be compared with the rows up to these numbers, even while
-//! further rows arrive. Rows without a number are only read from a log backend that stores each row in the same step as its sums,
-//! so the sums include all of these rows.
+//! further rows arrive. Rows have no number only if they come from a log backend that stores each row and its sums in the same
+//! step. So the sums include all rows without a number.
 
 #[cfg(test)]
 mod tests;
@@ -46,8 +46,8 @@ pub(crate) struct DayProof {
 pub(crate) struct ProofOutcome {
     /// The differences between the rows and the sums. If there are none, the day is proven.
     pub(crate) differences: Vec<SumDifference>,
-    /// The lanes that may still lack rows that the sums include; empty if there are no differences. If there are such lanes, the
-    /// proof cannot be completed yet.
+    /// The lanes whose summed rows may not all be in the log backend yet; empty if there are no differences. If there are such
+    /// lanes, the proof cannot be completed yet.
     pub(crate) behind: Vec<NodeId>,
     /// The number of rows that the sums include minus the number of rows that were read, at least 0.
     pub(crate) missing: u64,
@@ -174,7 +174,7 @@ fn sum_where(sums: &DailySums, takes: fn(&SumSubject) -> bool) -> Sums {
 }
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// The maximum number of days for which a counter may still exist, from the first day of its period.
+/// The maximum age of a counter in days, counted from the first day of its period. Older counters may already be dropped.
 const LOOK_BACK_DAYS: i64 = 45;
 
 /// A day, week or month for which counters are stored.
@@ -222,8 +222,8 @@ impl CounterBasis {
 }
 
 impl CountedPeriod {
-    /// Returns the periods that contain one of `days`, have begun, and ended less than [`COUNTERS_KEPT_MS`] ago. Every store
-    /// still has the counters of these periods. The earliest period is first.
+    /// Returns the periods that contain one of `days` and have begun, except those that ended [`COUNTERS_KEPT_MS`] ago or
+    /// earlier. Every store still has the counters of these periods. The earliest period is first.
     pub(crate) fn kept(days: &Range<i64>, now_ms: i64) -> Vec<Self> {
         let (today, gone) = (
             now_ms.div_euclid(DAY_MS),
@@ -248,9 +248,8 @@ impl CountedPeriod {
         self.first..=self.last
     }
 
-    /// Returns the first day of the period and the day after its last day. A request takes a day at most. So only requests that
-    /// ended on one of these two days can be included in the sums of the period's days but not in its counter, or in its counter
-    /// but not in the sums.
+    /// Returns the first day of the period and the day after its last day. A request takes a day at most. So the sums of the
+    /// period's days can differ from its counter only by requests that ended on one of these two days.
     pub(crate) fn edges(&self) -> [i64; 2] {
         [self.first, self.last + 1]
     }

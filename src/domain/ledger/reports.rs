@@ -129,7 +129,7 @@ impl fmt::Display for SplitBy {
 
 /// The error that a string is not the name of a criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("give day, model, key or tag")]
+#[error("unknown value; give day, model, key or tag")]
 pub(crate) struct SplitError;
 
 impl FromStr for SplitBy {
@@ -192,7 +192,7 @@ impl UsageReport {
     }
 }
 
-/// Returns the date of a day, in days since the Unix epoch.
+/// Converts a number of days since the Unix epoch to a date.
 pub(crate) fn date_of_day(day: i64) -> Date {
     let epoch = Date::constant(1970, 1, 1);
     let end = if day < 0 { Date::MIN } else { Date::MAX };
@@ -200,7 +200,7 @@ pub(crate) fn date_of_day(day: i64) -> Date {
     days.ok().and_then(|days| epoch.checked_add(days).ok()).unwrap_or(end)
 }
 
-/// Returns the day of a date, in days since the Unix epoch.
+/// Converts a date to a number of days since the Unix epoch.
 pub(crate) fn day_of_date(date: Date) -> i64 {
     let since = Date::constant(1970, 1, 1).until(date);
     since.map_or(0, |span| i64::from(span.get_days()))
@@ -269,14 +269,14 @@ impl KeySpend {
     }
 }
 
-/// The number of days in a week. Two consecutive weeks are compared.
+/// The number of days in each of the two weeks that are compared.
 pub(crate) const WEEK: usize = 7;
 
 /// Costs by name and day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DailyCosts {
     days: RangeInclusive<i64>,
-    /// The cost on each day, by name.
+    /// For each name, the cost of each day in `days`.
     names: QuickMap<String, Vec<NanoUsd>>,
 }
 
@@ -295,7 +295,7 @@ pub(crate) struct WeekOverWeekCost {
 pub(crate) type DailyCostLine<'a> = (Option<&'a str>, Cow<'a, [NanoUsd]>);
 
 impl DailyCosts {
-    /// Creates costs of zero for a range of days, in days since the Unix epoch.
+    /// Creates an empty table of costs for a range of days. Days are counted from the Unix epoch.
     pub(crate) fn new(days: RangeInclusive<i64>) -> Self {
         Self {
             days,
@@ -310,7 +310,7 @@ impl DailyCosts {
         }
     }
 
-    /// Adds a cost to a name on one day. Has no effect if the day is outside the range.
+    /// Adds `cost` to the cost of `name` on one day. A cost on a day outside the range is ignored.
     pub(crate) fn add_cost(&mut self, name: &str, day: i64, cost: NanoUsd) {
         let place = usize::try_from(day.saturating_sub(*self.days.start()));
         let line = match self.names.get_mut(name) {

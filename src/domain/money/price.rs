@@ -199,7 +199,7 @@ fn recomputed(
 
 /// The number of pico-USD in one nano-USD.
 const PICO_PER_NANO: u16 = 1000;
-/// The integer that represents 1 for a product of three factors. Each factor is in millionths, so the unit of the product is
+/// The integer that represents 1 as the product of three factors. Each factor is in millionths, so the product is in units of
 /// 10^-18.
 const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
 /// The number of decimal places of an exact sum in USD: 12 for pico-USD and 18 for the three factors.
@@ -299,8 +299,8 @@ impl PriceLine {
     }
 }
 
-/// An unrounded sum of money in units of 10^-18 pico-USD: prices are whole pico-USD, and each of the three factors is in
-/// millionths.
+/// An unrounded sum of money in units of 10^-18 pico-USD. The unit is this small because a price in whole pico-USD is multiplied
+/// by three factors, each in millionths.
 ///
 /// The sum saturates at `i128::MAX`, which is far above [`NanoUsd::MAX`] in this unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -36,8 +36,8 @@ pub fn edit_body(
     Ok(edited.or_else(|| (!splices.is_empty()).then(|| apply_splices(text, &mut splices))))
 }
 
-/// Returns the text after all edits for which `applies` is true; `None` if no edit has changed anything. The splices that
-/// `splices` already contains are applied together with those of the first batch in which `applies` is true for an edit.
+/// Returns the text after all edits for which `applies` is true; `None` if no edit has changed anything. Splices that `splices`
+/// already contains are applied together with the first batch that has an applicable edit.
 fn edit_batches<'r>(
     rules: &'r BodyRules,
     applies: impl Fn(&BodyEdit) -> bool,
@@ -153,8 +153,8 @@ fn equals_scalar(value: &[u8], scalar: &Scalar) -> bool {
     }
 }
 
-/// Whether a value, given as JSON text, is a string whose text begins with `beginning`. The string is copied only if it equals
-/// `beginning` up to its first escape.
+/// Whether a value, given as JSON text, is a string whose text begins with `beginning`. The string is copied only if an escape
+/// occurs within the length of `beginning` and the text before the escape matches.
 fn begins_with(value: &[u8], beginning: &str) -> bool {
     let Some(inner) = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) else {
         return false;
@@ -171,7 +171,7 @@ fn begins_with(value: &[u8], beginning: &str) -> bool {
     }
 }
 
-/// The maximum number of characters of a client's value that a message contains.
+/// The maximum number of characters that a message quotes from a client's value.
 const VALUE_CHARS_MAX: usize = 64;
 
 /// Returns a refusal if `which` includes the value. `indexes` are the array indexes on the value's path, for the message.
@@ -245,12 +245,12 @@ fn printable_value(value: &[u8]) -> String {
 /// together with members or elements.
 #[derive(Default)]
 struct Siblings {
-    /// The position at which the last sibling ends; `None` before the first sibling.
+    /// The end of the most recent sibling; `None` before the first sibling.
     last_end: Option<usize>,
     /// Whether a sibling before the current one is kept.
     any_kept: bool,
-    /// The start of the last sibling, if it and all siblings before it are removed; otherwise `None`. The last sibling is cut up
-    /// to the start of the next one, or up to its own end if none follows.
+    /// The start of the most recent sibling, if it and all siblings before it are removed; otherwise `None`. The range to cut
+    /// ends at the start of the next sibling or, if none follows, at the end of this one.
     removed_from: Option<usize>,
 }
 

@@ -193,7 +193,7 @@ impl BodyEdit {
         }
     }
 
-    /// Whether this edit, which comes after `other` in the provider's file, cannot be in the same batch. This is the case if the
+    /// Whether this edit needs a later batch than `other`, which comes before it in the provider's file. This is the case if the
     /// result depends on the order of the two edits, or if a single walk could not decide which commas to add and remove.
     fn conflicts_with(&self, other: &Self) -> bool {
         let overlap =

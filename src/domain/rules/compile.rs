@@ -281,8 +281,8 @@ fn models(raw: Vec<Spanned<RawModel>>, faults: &mut Faults<'_>) -> Vec<(usize, R
     models
 }
 
-/// Parses the path of an edit: names joined by dots, each followed by one `[]` for every array that it enters. `None` if the path
-/// is invalid or too long.
+/// Parses the path of an edit: names joined by dots. `[]` after a name stands for each element of that array; nested arrays have
+/// one `[]` each. `None` if the path is invalid or too long.
 fn path_steps(text: &str) -> Option<Vec<BodyPathStep>> {
     let mut path = Vec::new();
     for part in text.split('.') {

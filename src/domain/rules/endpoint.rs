@@ -118,7 +118,7 @@ pub enum UrlError {
     #[error("expected a path that begins with / and has only visible ASCII characters and no fragment")]
     Path,
     /// The URL contains braces other than those of one `{model}`.
-    #[error("the only placeholder allowed is {{model}}, at most once, in the path or query")]
+    #[error("the URL can have only the placeholder {{model}}, at most once, and only in the path or query")]
     Placeholder,
     /// The base URL has a path.
     #[error(

@@ -58,7 +58,7 @@ pub(crate) struct Explanation {
     pub upstream_model: String,
     /// The translation that precedes all changes; `None` if the provider speaks the client's protocol.
     pub translation: Option<ExplainedTranslation>,
-    /// Whether requests of clients on a WebSocket go to the provider over WebSocket, too.
+    /// Whether weir sends requests from a client's WebSocket to the provider over WebSocket, too.
     pub has_websocket: bool,
     /// All changes, in the order in which they are made.
     pub changes: Vec<AppliedEdit>,
@@ -115,7 +115,7 @@ pub(crate) fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), &'st
 /// Applies a provider file to a request, edit by edit, and returns what each edit changed.
 ///
 /// # Errors
-/// The body is not JSON, the operation or the model is unknown, or the provider does not serve it.
+/// The body is not JSON, the operation or the model is unknown, or the provider does not serve one of them.
 pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>) -> Result<Explanation, ExplainError> {
     explain_as(compiled, question, None)
 }
@@ -124,7 +124,7 @@ pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>
 /// translation lost and what each edit changed.
 ///
 /// # Errors
-/// The body is not JSON, the operation or the model is unknown, or the provider does not serve it.
+/// The body is not JSON, the operation or the model is unknown, or the provider does not serve one of them.
 pub(crate) fn explain_as(
     compiled: &CompiledProvider,
     question: &ExplainRequest<'_>,
@@ -212,7 +212,8 @@ fn operations(
     }
 }
 
-/// Edits the head and, if one is given, the answer. `is_sent` is false for a refused request, whose head is not edited.
+/// Edits the request's head, and the provider's answer if one is given. If `is_sent` is false, the request is refused and neither
+/// is edited.
 fn edit_head_and_response(
     provider: &Provider,
     question: &ExplainRequest<'_>,

@@ -33,7 +33,7 @@ pub struct Provider {
     pub auth: Auth,
     /// The credentials whose secrets were found. If there are none, the provider is off.
     pub credentials: Vec<Credential>,
-    /// The references to the provider's secrets whose source is absent or empty.
+    /// The provider's secrets that weir could not read, because their sources are absent or empty.
     pub missing_secrets: Vec<MissingSecret>,
     /// The URL of each operation that the provider serves.
     pub endpoints: EndpointTemplates,

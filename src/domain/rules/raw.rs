@@ -88,7 +88,7 @@ pub(crate) struct RawAuth {
     pub secret: Option<SecretRef>,
     /// The usual header to send the secret in; `None` if `header` names another one.
     pub style: Option<AuthStyle>,
-    /// The name of the header that contains only the secret; `None` if `style` is given.
+    /// The name of the header whose value is the secret without a prefix; `None` if `style` is given.
     pub header: Option<Spanned<String>>,
     /// The statuses with which the provider refuses the credential or its account. If this is `None`, they are 401, 402 and 403.
     pub refused_statuses: Option<Spanned<Vec<u16>>>,
@@ -191,7 +191,7 @@ pub(crate) struct RawChat {
 }
 
 impl RawChat {
-    /// Returns the compiled differences, with a default for each that is `None`.
+    /// Returns the compiled traits. A setting that is `None` has its default.
     pub(super) fn traits(&self) -> ChatTraits {
         ChatTraits {
             reasoning: self.reasoning.unwrap_or_default(),
@@ -285,7 +285,7 @@ settings! {
         providers: Vec<String> = list_of(text()).unset(Vec::new()).example(vec!["anthropic"]),
         /// The provider's name for the model. Default: the public name.
         upstream_name: Option<String> = text().optional("claude-haiku-4-5"),
-        /// The model's names at the providers that do not call it `upstream_name`. Only in weir.toml.
+        /// The model's name at each provider whose name for it is not `upstream_name`. Only in weir.toml.
         #[serde(default)]
         upstream_names: BTreeMap<String, String> = map_of(text())
             .unset(BTreeMap::new())
@@ -293,9 +293,9 @@ settings! {
         /// The protocols in which the model is served: messages, responses, gemini. Default: all protocols of its providers.
         protocols: Option<Vec<Protocol>> =
             list_of(one_of("protocol", Protocol::ALL.map(|protocol| (protocol.as_str(), protocol)))).optional(vec!["messages"]),
-        /// Whether the model is also served in protocols that its providers do not speak, by translation: strict (a request is
-        /// refused if the translation would lose something that changes the answer) or lossy (weir drops it and reports it).
-        /// Default: no translation.
+        /// How weir translates requests in protocols that the model's providers do not speak. If the translation would lose
+        /// something that changes the answer, strict refuses the request, and lossy drops the content and reports it. Default: no
+        /// translation.
         translate: Option<TranslationMode> = one_of(
             "mode of translation",
             TranslationMode::ALL.map(|mode| (mode.as_str(), mode)),

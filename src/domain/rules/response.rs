@@ -96,7 +96,7 @@ enum ElementPosition {
     Buffered(JsonEnd),
     /// In an object that is too large to buffer, which passes unedited.
     TooLarge(JsonEnd),
-    /// After a byte that does not belong to an array of objects. Everything passes unedited.
+    /// After a byte that does not belong to an array of objects. All further bytes pass unedited.
     Lost,
 }
 
@@ -179,7 +179,7 @@ struct EventRewriter {
     after_cr: bool,
     /// Whether the current event is too large and passes unedited.
     is_passing: bool,
-    /// Whether a line has ended before. A byte order mark is only skipped in the first line.
+    /// Whether a line of the stream has already ended. A byte order mark is skipped only in the first line.
     has_begun: bool,
     /// Whether the current line already contains a byte.
     is_line_begun: bool,

@@ -38,8 +38,8 @@ enum AbsentValue<T> {
     Required(Option<T>),
 }
 
-/// Compares the new and the old value of the setting at a path, and adds the paths that differ to a set. If the `bool` is false,
-/// only settings inside this setting that need a restart are added.
+/// Compares the new and the old value of the setting at a path. Adds to a set the paths of all settings in it that differ or, if
+/// the `bool` is false, only of those that need a restart.
 type DifferenceCheck<T> = Box<dyn Fn((&T, &T), &str, bool, &mut BTreeSet<String>)>;
 
 /// How a setting appears in the shipped weir.toml.
@@ -83,7 +83,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         self.then(move |value| Ok(f(value)))
     }
 
-    /// Converts each value with `f`. If `f` fails, its error is the reason why the value cannot be used, and must not repeat the
+    /// Converts each value with `f`. If `f` fails, its error states why the value cannot be used. The error must not contain the
     /// value.
     pub(crate) fn then<U: PartialEq + 'static>(self, f: impl Fn(T) -> Result<U, String> + 'static) -> SettingKind<U> {
         let absent = match self.absent {
@@ -183,8 +183,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         self
     }
 
-    /// Marks the setting as taking effect only at the next start of weir if the part of the value that `what` returns has
-    /// changed.
+    /// Marks the setting as needing a restart of weir if the part of its value that `what` returns has changed.
     pub(crate) fn restart_by<U: PartialEq>(self, what: impl Fn(&T) -> U + 'static) -> Self {
         self.differing(move |(now, before), at, _, keys| {
             if what(now) != what(before) {

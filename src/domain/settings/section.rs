@@ -132,7 +132,7 @@ pub(crate) struct Section<'s> {
     table: &'s DeTable<'s>,
     /// The table's path: names joined by dots. It is empty for the root of the file.
     at: String,
-    /// Whether the table has no effect. Missing required settings are then not reported.
+    /// Whether the table has no effect. If so, missing required settings are not reported.
     pub(super) is_off: bool,
 }
 
@@ -386,8 +386,8 @@ impl SettingLines {
         }
     }
 
-    /// Returns an error about the setting at the path `key`. Its line is that of the setting, or else that of the innermost table
-    /// around it.
+    /// Returns an error about the setting at the path `key`. The error has the line of the setting or, if the file does not
+    /// contain it, the line of the innermost table around it.
     pub(crate) fn fault(&self, key: &str, message: impl Into<String>) -> FileError {
         let tables = std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(table, _)| table));
         FileError {

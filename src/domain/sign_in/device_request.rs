@@ -228,8 +228,8 @@ const TOKEN_SECRET_CHARS: usize = 64;
 /// The length of a sign-in's id in characters: 22 base 62 characters carry 128 bits.
 pub(crate) const SIGN_IN_CHARS: usize = 22;
 
-/// A refresh token: `<prefix>-refresh-<key id>-<sign-in>-<secret>`. Its stored digest is found by the key id and the sign-in's
-/// id.
+/// A refresh token: `<prefix>-refresh-<key id>-<sign-in>-<secret>`. The key id and the sign-in's id identify the token's stored
+/// digest.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RefreshToken {
     prefix: KeyPrefix,

@@ -20,7 +20,7 @@ use super::{
 
 /// The maximum number of errors that are returned for one file.
 const FAULTS_MAX: usize = 100;
-/// The substitutes for a required value as TOML, one for each type. The first substitute that has the required type is used.
+/// The TOML values that can replace a required value, one for each type. The first substitute that has the required type is used.
 const STAND_INS: [&str; 5] = ["\"\"", "0", "false", "[]", "{}"];
 
 /// The value read from a file, without the parts that could not be read, and the errors of the file.
@@ -34,9 +34,9 @@ pub(crate) struct ParsedFile<T> {
     pub(super) unsure: Vec<Range<usize>>,
 }
 
-/// Parses `text` into `T` and continues after an error, so that all errors are found. The errors are either only syntax errors,
-/// or unknown keys (with the nearest valid name), missing keys and values of the wrong type. `T` and every table in it should
-/// have `#[serde(deny_unknown_fields)]`. `file` is the file's name in the errors.
+/// Parses `text` into `T` and continues after an error, so that all errors are found. If the file has syntax errors, only these
+/// are returned. Otherwise, the errors are unknown keys (with the nearest valid name), missing keys and values of the wrong type.
+/// `T` and every table in it should have `#[serde(deny_unknown_fields)]`. `file` is the file's name in the errors.
 pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> ParsedFile<T> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
@@ -189,7 +189,7 @@ impl<'t> Repair<'t> {
     }
 }
 
-/// Returns the valid key of which the unknown key is probably a misspelling; `None` if no valid key is similar enough.
+/// Returns the valid key that is probably meant by an unknown key; `None` if no valid key is similar enough.
 fn meant_key(reason: &ReadFault) -> Option<String> {
     let ReadFault::UnknownKey { name, valid } = reason else {
         return None;

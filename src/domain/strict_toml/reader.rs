@@ -17,7 +17,7 @@ use toml_datetime::de::DatetimeDeserializer;
 
 type KeyNames = &'static [&'static str];
 
-/// The reason why a valid TOML document cannot be deserialized into the type.
+/// The reason why a valid TOML document cannot be deserialized into the requested type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReadFault {
     UnknownKey {

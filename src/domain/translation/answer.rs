@@ -10,13 +10,13 @@ use std::borrow::Cow;
 
 use crate::domain::translation::reasoning::ReasoningState;
 
-/// The maximum length of a provider's event that is buffered for reading, in bytes.
+/// The maximum length, in bytes, of a provider's event that is buffered.
 pub(crate) const EVENT_BYTES_MAX: usize = 1024 * 1024;
 /// The maximum length of a non-streaming answer, in bytes.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The maximum total length of the pieces of calls that wait for an earlier call to end, in bytes.
+/// The maximum total length, in bytes, of call pieces that are retained until an earlier call has ended.
 pub(crate) const WAITING_BYTES_MAX: usize = 1024 * 1024;
-/// The maximum length of text that a writer retains because the client's protocol repeats it at the end, in bytes.
+/// The maximum length, in bytes, of the text that a writer retains because the client's protocol repeats it at the end.
 pub(crate) const REPEATED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The size of an event without its strings, in bytes, for the memory limits.
@@ -175,7 +175,7 @@ impl StopCause {
     }
 }
 
-/// The kinds of content in an answer that the client does not get, without duplicates.
+/// The kinds of content that the translation of an answer has lost, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerLosses(Vec<&'static str>);
 

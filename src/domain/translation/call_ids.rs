@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// The maximum length of an id that a client gets without escaping, in bytes.
+/// The maximum length of a provider's id that is sent to a client without escaping, in bytes.
 const ID_BYTES_MAX: usize = 64;
 /// The prefix of an escaped id.
 const PREFIX: &str = "weir_";

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use crate::domain::translation::reasoning::ReasoningState;
 
-/// A request, as interpreted by its reader. Every member of the client's body that is not contained here was reported as a loss
-/// or refused.
+/// A request, as interpreted by its reader. If the client's body has a member that is not contained here, the reader has reported
+/// it as a loss or refused the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversation<'a> {
     /// The leading instructions, one block each.
@@ -320,7 +320,7 @@ impl ReasoningEffort {
         Self::Max,
     ];
 
-    /// Returns the effort with this name at any of the three vendors; `None` for an unknown name.
+    /// Returns the effort that has this name in any client's protocol; `None` for an unknown name.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         Some(match word.to_ascii_lowercase().as_str() {
             "none" => Self::Off,

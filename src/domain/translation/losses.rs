@@ -8,7 +8,7 @@ use crate::domain::wire::{Protocol, UpstreamProtocol};
 
 /// The maximum number of losses that are listed by path; further losses are only counted.
 pub(crate) const LOSSES_MAX: usize = 256;
-/// The maximum length of the header's value in bytes, excluding the number of omitted losses.
+/// The maximum length of the value of the header `weir-translation` in bytes, excluding the number of omitted losses.
 pub(crate) const HEADER_BYTES_MAX: usize = 1024;
 
 /// The treatment of a request member that affects the client's answer and cannot be carried over.
@@ -74,7 +74,7 @@ pub(crate) struct TranslationLoss {
 pub(crate) struct Untranslatable {
     /// The path of the member in the client's body.
     pub(crate) path: String,
-    /// The reason, and what the client can do.
+    /// The reason for the refusal, and what the client can do about it.
     pub(crate) reason: Cow<'static, str>,
 }
 

@@ -49,8 +49,8 @@ pub(crate) fn read_request<'a>(
     Ok(conversation)
 }
 
-/// Returns the path of the last message if it is the model's, so that the model would have to continue it; otherwise returns
-/// `None`. Some hosts of `chat/completions` can continue such a message. The writers of the other protocols refuse it.
+/// Returns the path of the last message if the model wrote it; otherwise returns `None`. The model would have to continue such a
+/// message. Some hosts of `chat/completions` support this. The writers of the other protocols refuse the message.
 fn begun_answer<'c>(conversation: &'c Conversation<'_>) -> Option<&'c str> {
     let last = conversation.turns.last()?;
     if last.role != TurnRole::Assistant {
@@ -65,7 +65,7 @@ fn quotable(word: &str) -> String {
     word.chars().take(QUOTED_CHARS_MAX).collect()
 }
 
-/// Refuses, in strict mode, a call that was made by a program of another provider, or the result of such a call.
+/// Refuses, in strict mode, a tool call that was made by a program running at another provider, or the result of such a call.
 fn check_caller(object: &mut MemberReader<'_>, losses: &mut TranslationLosses) -> Result<(), Untranslatable> {
     let Some(mut caller) = object.object("caller")? else {
         return Ok(());

@@ -88,9 +88,9 @@ impl ToolNames {
         self.tools.get(provider_name)
     }
 
-    /// Returns the client's tool that a model calls by this name: the tool with this name at the provider, or else the only tool
-    /// with this name at the client, because models omit the namespace. `None` if the model has invented the name, or if several
-    /// tools have it.
+    /// Returns the client's tool that a model calls by this name: the tool with this name at the provider. If there is none, it
+    /// is the only tool with this name at the client, because models omit the namespace. Returns `None` if the model has invented
+    /// the name, or if several tools have it.
     pub(crate) fn called_tool(&self, name: &str) -> Option<&ClientTool> {
         if let Some(tool) = self.client_tool(name) {
             return Some(tool);

@@ -57,7 +57,8 @@ struct EventData {
     is_too_large: bool,
 }
 
-/// The stages that each event passes through: the reader, the order of calls and the writer.
+/// The stages that each event passes through: the reader, the stage that keeps calls from interrupting each other, and the
+/// writer.
 #[derive(Debug)]
 struct AnswerEvents {
     reader: AnswerEventReader,

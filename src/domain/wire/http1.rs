@@ -28,8 +28,8 @@ pub struct ChunkFault;
 #[derive(Debug, Default)]
 pub struct ChunkedContent {
     at: ChunkState,
-    /// The number of bytes of the current chunk that have not arrived. While the chunk's size is being read, the part of the size
-    /// read so far.
+    /// The number of bytes of the current chunk that have not arrived. While the chunk's size is being read, the value of the
+    /// digits read so far.
     size: u64,
     /// The number of bytes read of the current size or extension.
     count: usize,

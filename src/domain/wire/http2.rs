@@ -29,7 +29,7 @@ pub(crate) struct Http2HeadTracker {
     block: usize,
 }
 
-/// The number of bytes received of a head that is not complete.
+/// How much of an incomplete head has arrived, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnfinishedHead {
     /// The number of received bytes of an incomplete frame, which is not decoded yet.

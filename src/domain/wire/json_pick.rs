@@ -1,4 +1,4 @@
-//! Picks the values at a few fixed paths out of JSON, in bounded memory. The JSON can have any size, and can be split into pieces
+//! Picks values out of JSON, at a few fixed paths and in bounded memory. The JSON can have any size, and can be split into pieces
 //! anywhere.
 //!
 //! Only the picked values are buffered, each up to a limit; strings are skipped in bulk. The picker never fails: invalid JSON
@@ -48,8 +48,8 @@ pub(crate) struct Picker {
     /// The number of containers around the value that is being buffered.
     active_depth: usize,
     active_limit: usize,
-    /// The offset, in the current piece, of the first byte of the buffered value that is not copied yet. The bytes from this
-    /// offset on are copied at the end of the value or of the piece.
+    /// The offset in the current piece from which the bytes of the buffered value are not copied yet. They are copied at the end
+    /// of the value or of the piece.
     active_from: usize,
     /// Whether the value that is being buffered is longer than its limit.
     overflow: bool,
@@ -98,9 +98,9 @@ impl Picker {
         self.picks.clear();
     }
 
-    /// Reads `bytes` up to the end of the top-level value, and returns the number of bytes read. All bytes are read if the value
-    /// continues or is not JSON. Text after a byte that makes the value invalid is not counted, so the result does not depend on
-    /// how the JSON is split.
+    /// Reads `bytes` up to the end of the top-level value, and returns the number of bytes read. If the value does not end in
+    /// `bytes`, or is not JSON, all bytes are read. Text after a byte that makes the value invalid is not counted, so the result
+    /// does not depend on how the JSON is split.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         self.active_from = 0;
@@ -207,7 +207,7 @@ impl Picker {
         *self.nodes.get(level.checked_sub(1)?)?
     }
 
-    /// Returns the node that belongs to the value that begins inside `outer` containers; `None` if no path leads to that value.
+    /// Returns the node of a value that begins inside `outer` containers; `None` if no path leads to it.
     fn value_node(&self, outer: usize) -> Option<PickNodeId> {
         if self.active != 0 {
             None
@@ -420,7 +420,7 @@ impl ArrayFramer {
     }
 
     /// Returns the bytes that end the array at the current position, with the JSON value `last` as its last element. `None` if
-    /// the array is already closed, or if the value is not an array.
+    /// the array is already closed, or if the body is not an array.
     pub(crate) fn failure_tail(&self, picker: &Picker, last: &[u8]) -> Option<Vec<u8>> {
         let before = match self.state {
             ArrayState::Before => b"[".to_vec(),

@@ -259,10 +259,10 @@ pub struct Scan {
     pub input_tokens: u64,
     /// The facts about the turns of the conversation.
     pub turns: ConversationTurns,
-    /// Whether the body has a member that is bound to one account at the provider: only this account can read it, or has cached
-    /// it.
+    /// Whether the body has a member that is bound to one account at the provider, because only this account can read it or has
+    /// it in its cache.
     pub is_account_bound: bool,
-    /// The tokens of the body, which its edits use.
+    /// The tokens of the body. Edits of the body use them.
     pub tape: Tape,
 }
 
@@ -424,8 +424,8 @@ impl JsonEnd {
         JsonEnd::default()
     }
 
-    /// Reads the next piece, which can have any size. After the end of the value, every further piece returns `CompleteAt(0)`. If
-    /// the top-level value is neither an object nor an array, every piece returns `More`.
+    /// Reads the next piece, which can have any size. After the end of the value, every further call returns `CompleteAt(0)`. If
+    /// the top-level value is neither an object nor an array, every call returns `More`.
     pub fn push(&mut self, piece: &[u8]) -> JsonEndProgress {
         let mut rest = piece;
         loop {

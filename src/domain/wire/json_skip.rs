@@ -127,7 +127,7 @@ impl OpenContainers {
         Some(())
     }
 
-    /// Closes the innermost container. Returns false if it was the last one of the skipped value.
+    /// Closes the innermost container. Returns false if it was the outermost container of the skipped value.
     fn pop(&mut self) -> bool {
         self.depth -= 1;
         let word = self.arrays.get(self.depth / 64);

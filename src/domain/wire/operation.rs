@@ -265,7 +265,7 @@ fn gemini_operation(verb: &str) -> Option<Operation> {
     }
 }
 
-/// Reads the end of a path that has the form `{model}` or `{model}:{method}`. The colon can be written as `%3A`. The name is
+/// Reads the end of a path. This end has the form `{model}` or `{model}:{method}`. The colon can be written as `%3A`. The name is
 /// decoded once and only used for a lookup: the request to the provider contains the provider's own name for the model, which is
 /// encoded again.
 fn model_target(method: &str, rest: &str) -> Result<RequestTarget, RequestTargetError> {
@@ -354,8 +354,8 @@ pub(crate) fn without_resource(protocol: Protocol, name: &str) -> &str {
     }
 }
 
-/// Returns the names in the catalogue that a client's model name can mean, the closest first: the name itself, then without its
-/// context-window mark, then also without its snapshot date.
+/// Returns the names to look up in the catalogue for a client's model name, the closest first: the name itself, the name without
+/// its context-window mark, and the name without both this mark and its snapshot date.
 pub(crate) fn name_candidates(name: &str) -> impl Iterator<Item = &str> {
     let unmarked = without_context_mark(name);
     let further = |other: &str, than: &str| other.len() < than.len();

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 /// infeasible.
 const DIGEST_BYTES: usize = 16;
 
-/// A kind of state at a provider, by the part of a request that refers to it.
+/// A kind of state at a provider. The kinds are distinguished by the part of a request that refers to the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateKind {
     /// A response that the request continues.
@@ -31,7 +31,7 @@ pub enum StateKind {
     /// An environment in which a provider runs code.
     Container,
     File,
-    /// A file in the provider's own store, by its address.
+    /// A file in the provider's own store that is named by its address.
     FileUri,
     /// A store of files that can be searched, in the Responses protocol.
     VectorStore,
@@ -137,8 +137,8 @@ fn truncated_digest(hash: Sha256) -> [u8; DIGEST_BYTES] {
     bytes
 }
 
-/// Whether the address of a file in a Gemini-style request is in a provider's own store, or can be read only with the operator's
-/// credential. False for addresses that everybody can read, such as web pages and signed addresses of cloud storage.
+/// Whether a file address in a Gemini-style request points to a provider's own store, or to a file that can be read only with the
+/// operator's credential. False for addresses that everybody can read, such as web pages and signed addresses of cloud storage.
 pub(crate) fn is_in_provider_store(uri: &str) -> bool {
     let uri = uri.trim().to_ascii_lowercase();
     let Some(rest) = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")) else {

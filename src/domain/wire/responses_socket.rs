@@ -44,7 +44,7 @@ struct StoredConversation {
     /// All items so far, input and output, as the elements of a JSON array without its brackets.
     items: Bytes,
     owner: ConversationOwner,
-    /// The number of the conversation's last use. The uses of all conversations are numbered together.
+    /// The number of the conversation's last use. One sequence numbers the uses of all conversations.
     used: u64,
 }
 
@@ -55,13 +55,14 @@ impl StoredConversation {
 }
 
 /// The conversations of all sockets of this node. A client continues a conversation with the id of the conversation's last
-/// response. The provider does not store that response. The total memory is limited, and so is the memory for the conversations
-/// of each API key. When a limit is exceeded, the least recently used conversation is dropped.
+/// response. weir stores the conversation, because the provider does not store that response. The total memory is limited, and so
+/// is the memory for the conversations of each API key. When a limit is exceeded, the least recently used conversation is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct ConversationStore {
     limits: ConversationLimits,
     conversations: BTreeMap<SocketLane, StoredConversation>,
-    /// The lanes by the number of their conversation's last use.
+    /// The lane of each conversation, by the number of the conversation's last use.
     by_use: BTreeMap<u64, SocketLane>,
     /// The owner of each conversation, with the number of the conversation's last use.
     by_owner_and_use: BTreeSet<(ConversationOwner, u64)>,

@@ -9,7 +9,7 @@ mod tests;
 
 /// The maximum length of an event's name, in bytes. A longer name is truncated.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
-/// The length of `event` in bytes, the longest field name that is used.
+/// The length in bytes of `event`, which is the longest field name that is used.
 const FIELD_BYTES_MAX: usize = 5;
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
@@ -86,8 +86,8 @@ pub(crate) struct SseFramer {
     /// Whether a non-blank line has arrived since the last blank line.
     in_event: bool,
     field: TruncatedBytes<FIELD_BYTES_MAX>,
-    /// The name of the current event. It is boxed, because events that match the observer's template for text events do not need
-    /// it.
+    /// The name of the current event. It is boxed to keep the framer small, because events that match the observer's template for
+    /// text events do not use the name.
     name: Box<TruncatedBytes<NAME_BYTES_MAX>>,
 }
 

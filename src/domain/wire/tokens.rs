@@ -5,8 +5,8 @@
 //! request, and for the cost of a running answer so far. It is within 10 % of the tokenizer o200k on prose in English, Chinese,
 //! Japanese, Korean, Russian and German, on code, and on JSON of a few KB (`tests/golden/tokens/`). Other tokenizers differ from
 //! o200k by a factor for each model, which [`calibration`](crate::domain::ledger::calibration) learns. The estimate is less exact
-//! for languages that had no extra weight in the fit (up to 20 % for Italian, Polish and Ukrainian), and for texts of a few
-//! words.
+//! for texts of a few words, and for languages that had no extra weight when the values were fitted (errors of up to 20 % for
+//! Italian, Polish and Ukrainian).
 //!
 //! Only text that passes through weir can be counted. Hidden reasoning is not billed unless the provider reports it.
 
@@ -66,7 +66,7 @@ impl CharClasses {
         self.row = FIRST_ROW;
     }
 
-    /// Whether the estimate is zero, as it is if no text was counted.
+    /// Whether the estimate is zero, for example because no text was counted.
     pub fn is_empty(&self) -> bool {
         self.worth == 0
     }
@@ -123,10 +123,10 @@ const KINDS: usize = 80;
 
 /// The value of a byte of each kind, in millionths of a token.
 ///
-/// The values were fitted to the tokenizer o200k: least squares of the relative error, with no value below zero, over about 2,500
-/// texts of 3 KB from documentation, fiction, web pages and source code in about 30 languages. English, Chinese, Russian, code,
-/// JSON and Markdown had three times the weight of the others, Ukrainian and Arabic less. The texts of `tests/golden/tokens/`
-/// were not among them.
+/// The values were fitted to the tokenizer o200k. No value is negative, and the values minimize the squared relative error over
+/// about 2,500 texts of 3 KB. The texts are documentation, fiction, web pages and source code in about 30 languages. Texts in
+/// English, Chinese, Russian, code, JSON and Markdown had three times the weight of the others. Texts in Ukrainian and Arabic had
+/// a lower weight. The texts of `tests/golden/tokens/` were not among them.
 const O200K: [u32; KINDS] = [
     0, 267_654, 767_685, 381_894, 683_593, 977_851, 509_102, 0, 256_857, 0, 0, 0, 0, 0, 0, 641_797, 0, 628_985,
     1_084_597, 0, 373_840, 851_929, 898_806, 485_110, 0, 0, 124_959, 3_187_927, 1_533_381, 2_103_995, 0, 1_157_149, 0,

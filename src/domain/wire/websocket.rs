@@ -1,8 +1,8 @@
 //! Encodes and decodes the frames of the WebSocket protocol (RFC 6455), without I/O. Also computes the keys of a handshake and
 //! reads a server's answer to it.
 //!
-//! [`FrameDecoder`] yields the payload of a message in the pieces in which it arrives, because gathering a message takes memory
-//! that only the caller can budget. No extension is supported, so the reserved bits of a frame must be zero.
+//! [`FrameDecoder`] yields the payload of a message in the pieces in which it arrives, because buffering a complete message takes
+//! memory that only the caller can budget. No extension is supported, so the reserved bits of a frame must be zero.
 
 mod decoder;
 mod header;

@@ -28,7 +28,7 @@ use crate::{
 /// The HTTP status of the error that the client gets if the provider's status is a success, but the body contains no answer.
 const NO_ANSWER: u16 = 502;
 
-/// The content of the part of a body that has arrived.
+/// The content of a body, as far as the body has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyStart {
     /// Too few bytes to decide.
@@ -180,7 +180,7 @@ fn begin(session: &mut Session, forward: &mut Forward, piece: &mut Option<Bytes>
 }
 
 /// Lets Pingora's session write a head that the client already has. The client's connection sends a held head by itself if the
-/// head has waited too long for the body. Does nothing while the head still waits.
+/// head has waited too long for the body. Does nothing while the head is still held.
 ///
 /// # Errors
 /// The session could not write the head.
@@ -192,8 +192,8 @@ pub(crate) fn write_sent_head(session: &mut Session, forward: &Forward) -> Resul
     }
 }
 
-/// Decides what follows an attempt that had a success status, but whose body contains no answer. Returns the error that ends the
-/// attempt.
+/// Decides what follows an attempt if the provider's status is a success, but the body contains no answer. Returns the error that
+/// ends the attempt.
 pub(crate) fn no_answer(metrics: &Metrics, forward: &mut Forward) -> Box<Error> {
     let event = AttemptEvent::NeverBegan {
         status: NO_ANSWER,

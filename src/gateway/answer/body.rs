@@ -105,8 +105,8 @@ fn observe(forward: &mut Forward, bytes: &[u8], end: bool) {
     }
 }
 
-/// Returns how the next piece for the client divides into messages. That piece consists of the held bytes of an answer that has
-/// not begun, and of the piece that has arrived. `has_come` says whether a piece has arrived.
+/// Returns the message boundaries in the next piece for the client. If the answer has not begun, that piece consists of the held
+/// bytes and the provider's new piece. `has_come` says whether the provider has sent a new piece.
 fn boundaries(forward: &Forward, has_come: bool) -> MessageBoundaries {
     let held = forward.unbegun.as_ref().map_or(0, |unbegun| unbegun.held().len());
     match has_come {
@@ -136,8 +136,8 @@ fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option
     is_passed.map_err(|MaskFailure| Error::explain(ErrorType::ConnectionClosed, why).into_up())
 }
 
-/// Replaces a piece, or the end, with the bytes that the outlet releases to the client. Observation and billing use the bytes as
-/// the provider sent them.
+/// Replaces a piece of the answer's body, or the body's end, with the bytes that the outlet releases to the client. Observation
+/// and billing use the bytes as the provider sent them.
 fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     match &mut forward.outlet {
         Outlet::Rewrite(rewriter) => rewrite(rewriter, piece, end),

@@ -266,7 +266,7 @@ impl DeadlineLists {
         }
     }
 
-    /// Moves the next check forward to `time`. Returns false if the next check was due by then anyway.
+    /// Moves the next check to `time` if it is due later. Returns false if the next check is already due by `time`.
     fn advance(&self, time: Instant) -> bool {
         let since = time.saturating_duration_since(self.began).as_millis();
         let millis = u64::try_from(since).unwrap_or(u64::MAX);
@@ -368,7 +368,7 @@ impl DeadlineState {
     }
 
     /// Returns when to check this attempt again. The first byte, the head of an error and a disconnect of the client each begin a
-    /// new limit. If a new limit that begins now could pass before the present deadline, the check is before the deadline.
+    /// new limit. So the check is due at the present deadline, or earlier if a limit that begins now could pass earlier.
     fn next_check(&self, now: Instant) -> Instant {
         let finish = self
             .presence

@@ -57,8 +57,8 @@ impl Decoding {
         self.left = bytes_max;
     }
 
-    /// Decodes the next part of `piece`, and removes the bytes that have been read from `piece`. Returns the decoded bytes;
-    /// `None` once all of `piece` is decoded.
+    /// Decodes the next part of `piece`, and removes the decoded part from `piece`. Returns the decoded bytes; `None` once all of
+    /// `piece` is decoded.
     ///
     /// # Errors
     /// A [`DecodingError`], if the bytes do not follow the coding or the decoded bytes exceed the limit.
@@ -97,8 +97,8 @@ impl Decoding {
     }
 }
 
-/// The maximum number of decoded bytes of one piece. The hook that decodes cannot wait. A real piece has about 16 KiB, and its
-/// text is perhaps twenty times as long.
+/// The maximum number of decoded bytes of one piece. It limits the time for decoding, because the hook that decodes cannot yield.
+/// A real piece has about 16 KiB, and its text is perhaps twenty times as long.
 const PIECE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Decodes an answer as it passes to the client, and gives the text to the observer.

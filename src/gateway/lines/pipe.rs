@@ -29,8 +29,8 @@ use crate::gateway::attempt::deadline;
 /// The end of the head of a request.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// Turns a socket into a stream for Pingora. `handle` is the handle of the connection to the provider, which the time limits of
-/// the attempt shut down.
+/// Turns a socket into a stream for Pingora. The time limits of the attempt use `handle` to shut down the connection to the
+/// provider.
 pub(super) fn stream(socket: impl VirtualSocket + 'static, handle: Arc<SocketHandle>) -> Result<ConnectionStream> {
     let mut stream = ConnectionStream::from(VirtualSocketStream::new(Box::new(socket)));
     stream.set_proxy_digest(deadline::digest_with(handle)?);

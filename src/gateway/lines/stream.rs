@@ -82,7 +82,7 @@ pub(super) struct LineStream {
     decoder: FrameDecoder,
     /// The message that is arriving.
     message: Vec<u8>,
-    /// Complete bytes of frames that are being written.
+    /// The bytes of frames that are ready to be written.
     outbound: BytesMut,
     /// The request that is not completely in `outbound` yet; `None` if no request is being sent.
     request: Option<MaskedText>,
@@ -274,7 +274,7 @@ pub(super) struct OpenedLine {
     pub connection: Stream,
     /// The bytes that were read after the answer to the handshake.
     pub ahead: BytesMut,
-    /// The handle of the connection, which the time limits of attempts shut down.
+    /// The handle with which the time limits of attempts shut down the connection.
     pub handle: Arc<SocketHandle>,
 }
 

@@ -148,7 +148,7 @@ pub(super) struct LineTurn {
     pub body_bytes: usize,
     /// Notified when Pingora has written the request.
     pub written: oneshot::Receiver<()>,
-    /// The writing end of the answer to the POST.
+    /// The end of the pipe into which the answer for Pingora is written.
     pub answer: DuplexStream,
     pub progress: Arc<LineProgress>,
 }
@@ -346,8 +346,8 @@ impl CarriedTurn {
         self.end_answer(state);
     }
 
-    /// Ends the answer. The WebSocket is released before Pingora has the end, because the client can send the next request as
-    /// soon as it gets the end.
+    /// Ends the answer. Releases the WebSocket before Pingora gets the end of the answer, because the client can send its next
+    /// request as soon as it receives that end.
     fn end_answer(&mut self, state: &LineState) {
         self.is_over = true;
         state.release();

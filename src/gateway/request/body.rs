@@ -81,7 +81,7 @@ impl RequestBody {
         }
     }
 
-    /// Stores a copy of the body as the client sent it, for the edits of another provider.
+    /// Stores a copy of the client's body, so that the original can be edited for another provider.
     pub(crate) fn keep_original(&mut self) {
         self.original = Some(self.bytes.clone());
     }
@@ -114,9 +114,9 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Replaces the client's body with `translated`, if it is translated, and applies a provider's edits to it. `endpoint` is the
-    /// route index of the provider's endpoint. The edited copy counts in the memory budget. If the original is stored for another
-    /// provider, it also counts.
+    /// Applies a provider's edits to the client's body, or to `translated` if the request is translated. `endpoint` is the route
+    /// index of the provider's endpoint. The memory budget counts the edited copy, and also the original if it is stored for
+    /// another provider.
     pub(crate) fn edit_for(
         &mut self,
         endpoint: usize,

@@ -43,7 +43,7 @@ pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The shortest pause that the timer supports, because its resolution is a millisecond. Shorter pauses accumulate as debt.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// The minimum number of stored keys at which unused keys are removed: those without debt and without bodies.
+/// The minimum number of keys that are stored before keys without debt and without bodies are removed.
 const WORKLOADS_UNSWEPT: usize = 1024;
 
 /// A key's share of the processor time of all threads.
@@ -65,8 +65,8 @@ impl WorkShare {
         }
     }
 
-    /// Returns the debt for work that took the time `worked`: the time, counted from the beginning of the work, after which the
-    /// key has paid for it at the rate of this share.
+    /// Returns the debt for work that took the time `worked`: the time that the key needs to pay for the work at the rate of this
+    /// share, counted from the beginning of the work.
     fn debt(self, worked: Duration) -> Duration {
         let nanos = worked.as_nanos().saturating_mul(100) / self.percent as u128;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -58,9 +58,9 @@ impl CompressedBody {
         })
     }
 
-    /// Decodes the next piece of the body. If the body is large or the debt of its key is too high, the work is offloaded, in
-    /// turns of the key. A turn ends with the piece, so that a slow client does not block the key's other bodies. Returns true if
-    /// the body may end here, because a compressed stream has ended and the JSON value is complete.
+    /// Decodes the next piece of the body. If the body is large or the debt of its key is too high, the work waits for a turn of
+    /// the key and is offloaded. The turn ends when the piece has been decoded, so a slow client does not block the key's other
+    /// bodies. Returns true if the body may end here, because a compressed stream has ended and the JSON value is complete.
     pub(crate) async fn push(&mut self, mut piece: Bytes, work: &KeyWork) -> Result<bool, Refusal> {
         let mut turn = None;
         loop {

@@ -88,7 +88,7 @@ static KEPT_HEADERS: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, he
 
 /// Removes the headers about the client's connection from a request that is forwarded (RFC 9110 section 7.6.1): those that
 /// `connection` names, `connection` itself, and `upgrade`. Without `upgrade`, neither Pingora nor a provider regards the request
-/// as a switch of protocols. Called after authentication, which can read any header.
+/// as a switch of protocols. Called only after authentication, because authentication may need the headers that are removed here.
 pub(crate) fn end_connection(head: &mut RequestHeader) {
     let named: Vec<HeaderName> = head
         .headers
@@ -254,7 +254,7 @@ pub(crate) fn peer_address(session: &Session) -> IpAddr {
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
-/// The client as in [`client`]; `None` if that client is a trusted proxy, whose address many clients share.
+/// The client's address as [`client`] returns it; `None` if it is the address of a trusted proxy, which many clients share.
 pub(crate) fn known_client(session: &Session, trusted: &[IpNet]) -> Option<ClientAddress> {
     ClientAddress::single_from_headers(peer_address(session), &session.req_header().headers, trusted)
 }
@@ -283,9 +283,9 @@ pub(crate) async fn wait_for_disconnect(session: &mut Session) {
 /// The header that lists tags (docs/interface.md, Tags).
 static TAG_HEADER: HeaderName = HeaderName::from_static("x-weir-tag");
 
-/// Reads the tags of a request: those in `x-weir-tag`, and the session that an agent names. An invalid tag is refused, because
-/// without it the cost would silently be attributed to no tag. The name of a session is ignored if it is not a valid tag, or if
-/// the request already has the maximum number of tags, because agents do not choose that name for weir.
+/// Reads the tags of a request: those in `x-weir-tag`, and the session that an agent names. Refuses a request with an invalid
+/// tag, because otherwise its cost would silently be missing from that tag. The name of a session is ignored if it is not a valid
+/// tag, or if the request already has the maximum number of tags, because agents do not choose that name for weir.
 pub(crate) fn read_tags(head: &RequestHeader, config: &GatewayConfig) -> Result<Vec<Tag>, Refusal> {
     let values = head.headers.get_all(&TAG_HEADER).iter();
     let texts: Result<Vec<&str>, _> = values.map(|value| value.to_str()).collect();

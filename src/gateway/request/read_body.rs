@@ -43,8 +43,8 @@ const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// is free.
 const LARGE_BYTES_MIN: usize = 1024 * 1024;
 
-/// Reads the body within `limits`, which concern its size as received and as decoded, the wait for bytes, and the total time.
-/// `lease` reserves memory for the bytes that have arrived, not for the announced length.
+/// Reads the body. `limits` restrict its size before and after decoding, the wait for the next bytes, and the total time. `lease`
+/// reserves memory for the bytes that have arrived, not for the announced length.
 pub(crate) async fn read_body(
     session: &mut Session,
     head: BodyHead,
@@ -217,10 +217,10 @@ pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 /// The maximum number of tokens of a body that are scanned on the request's own thread. They take about 0.1 ms.
 const AT_ONCE_TOKENS_MAX: usize = 16 * 1024;
 
-/// Scans the body. A small body is scanned on this thread if the debt of its key is low, up to its first [`AT_ONCE_TOKENS_MAX`]
-/// tokens. The scan of any other body, and of further tokens, is offloaded and waits for a turn of the key. The key is charged for
-/// the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed, because it is moved often and lives until the
-/// request ends.
+/// Scans the body. If the body is small and the debt of its key is low, its first [`AT_ONCE_TOKENS_MAX`] tokens are scanned on
+/// this thread. The rest of such a body, and all of any other body, is scanned on a thread of low priority, in a turn of the key.
+/// The key is charged for the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed, because it is moved
+/// often and lives until the request ends.
 ///
 /// # Errors
 /// [`Refusal::BodyInvalid`] if the body is not one strict JSON object; [`Refusal::BodyWorkLimited`] if too many large bodies of
@@ -287,7 +287,7 @@ mod tests {
 
     /// The body `{"model":"m","a":[1,1,…]}`, which has `tokens` tokens.
     fn body_of(tokens: usize) -> RequestBody {
-        let ones = "1,".repeat(tokens - 9);
+        let ones = "1,".repeat(tokens - 8);
         let text = Bytes::from(format!(r#"{{"model":"m","a":[{ones}1]}}"#));
         let budget = BodyBudget::new(BodyLimits {
             bytes_max: 1 << 20,

@@ -330,8 +330,8 @@ impl AnswerTranslation {
         Ok(())
     }
 
-    /// Returns the last bytes of an answer that breaks off: an in-band error, or nothing if the client already has the end.
-    /// `None` if the client's form of answer has no in-band error.
+    /// Returns the last bytes of an answer that breaks off: an in-band error, or no bytes if the client already has the end of
+    /// its answer. Returns `None` if the client's form of answer has no in-band error.
     pub(crate) fn failure_tail(&mut self, why: Break) -> Option<Vec<u8>> {
         if self.end == TranslationEnd::Written {
             return Some(Vec::new());
@@ -343,8 +343,8 @@ impl AnswerTranslation {
         (!out.is_empty()).then(|| out.into_bytes())
     }
 
-    /// Returns the last bytes of a complete answer after its connection broke; `None` if content is missing although the provider
-    /// has marked the end.
+    /// Returns the last bytes of a complete answer after the connection to the provider broke; `None` if content is missing
+    /// although the provider has marked the end.
     pub(crate) fn remaining_bytes(&mut self, usage: &Usage) -> Option<Vec<u8>> {
         let mut out = String::new();
         if self.end != TranslationEnd::Written {

@@ -32,7 +32,7 @@ pub(crate) struct ReadyTurn {
     pub stream_id: Option<SmolStr>,
     /// The length of the message in bytes, even if the message is refused.
     pub length: u64,
-    /// The message, or the refusal of a message that was not stored.
+    /// The message; if it was not stored, the refusal to send to the client.
     pub content: Result<TurnMessage, Refusal>,
 }
 

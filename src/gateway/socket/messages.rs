@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct CompleteMessage {
     /// The length of the message in bytes, even if the message was not stored.
     pub length: u64,
-    /// The text with the reservation of its memory, or the refusal of a message that was not stored.
+    /// The text with the reservation of its memory; if the message was not stored, the refusal to send to the client.
     pub content: Result<(Bytes, BodyReservation), Refusal>,
 }
 

@@ -314,7 +314,7 @@ impl Session for TurnSession {
         false
     }
 
-    /// Waits for the end of the socket, because the body is complete.
+    /// Waits for the end of the socket. The body is already complete, so there is nothing to read.
     async fn read_body_or_idle(&mut self, _no_body_expected: bool) -> Result<Option<Bytes>> {
         if !self.is_gone() {
             self.pieces.closed().await;

@@ -42,7 +42,7 @@ use crate::{
 /// large messages.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The peer of an attempt, and the request for a WebSocket if it can use one.
+/// The peer of an attempt and, if the request can be sent over a WebSocket, the request in the form for a WebSocket.
 pub(crate) struct ChosenPeer {
     /// The peer to which the request is sent by POST.
     pub post: Box<HttpPeer>,

@@ -1,5 +1,5 @@
 //! Admission: a request gets a bill, a position in a queue, or a refusal. If the key's record may be outdated, it is read again
-//! once. Otherwise, a limit that has just been raised on any node could be reported as reached.
+//! once. Otherwise, weir could refuse a request because of a limit that an operator has just raised.
 
 use std::{
     sync::Arc,
@@ -57,8 +57,8 @@ pub(crate) enum Admission<'a> {
 }
 
 /// A request's position in a queue for money that running requests hold. When a running request ends, its hold or a part of that
-/// hold becomes free. A request does not wait if its limit is spent rather than held. If the ticket is dropped, the request
-/// leaves the queue.
+/// hold becomes free. A request does not wait if charges, rather than holds, have used up its limit. If the ticket is dropped,
+/// the request leaves the queue.
 #[derive(Debug)]
 pub(crate) struct QueueTicket<'a> {
     billing: &'a Billing,

@@ -46,7 +46,8 @@ pub(crate) struct Consumption {
     pub source: UsageSource,
     /// The properties that modify the price, such as the service tier.
     pub modifiers: PriceModifiers,
-    /// The runs of several models that add up to `usage`, each with its price. Empty if only the requested model ran.
+    /// The run of each model that worked on the request, with its price. The usages of the runs add up to `usage`. Empty if only
+    /// the requested model ran.
     pub runs: Vec<PricedRun>,
 }
 
@@ -132,7 +133,7 @@ impl Bill {
         self.running.granted.quota
     }
 
-    /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
+    /// Whether the answer must end, because its hold cannot grow and its cost has reached the maximum that the key's terms allow.
     pub(crate) fn must_stop(&self) -> bool {
         self.running.must_stop()
     }
@@ -283,7 +284,7 @@ impl Bill {
             Ok((step, _)) => settled.step = Some(step),
             Err(error) => {
                 // The next start of the process finds the admission unsettled, and charges the request's last checkpoint.
-                tracing::error!(%error, request = %self.running.request, "cannot record a settlement in the journal; at its next start, weir charges the request's last checkpoint");
+                tracing::error!(%error, request = %self.running.request, "cannot record a settlement in the journal; at its next start, weir charges the usage in the request's last checkpoint");
                 self.engine.counters.record_failure();
             }
         }

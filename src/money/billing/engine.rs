@@ -214,8 +214,8 @@ impl BillingEngine {
 
 /// The interval at which the consumption of running requests is written to the journal.
 pub(super) const CHECKPOINT_EVERY: Duration = Duration::from_millis(700);
-/// The time before a checkpoint at which a request's consumption is sampled for it. A crash loses the consumption of at most this
-/// time plus one interval.
+/// A request's consumption is sampled this long before each checkpoint. A crash loses at most the consumption of this time plus
+/// one checkpoint interval.
 const SAMPLE_LEAD: Duration = Duration::from_millis(150);
 
 /// Number of shards of the running requests, so that requests do not contend for one lock.
@@ -307,7 +307,7 @@ impl BilledRequest {
         self.growth.lock().is_asking()
     }
 
-    /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
+    /// Whether the answer must end, because its hold cannot grow and its cost has reached the maximum that the key's terms allow.
     pub(super) fn must_stop(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
 //! Grace: admits requests while the store is unreachable, up to a fixed amount per key and per account. Grace never exceeds the
-//! last known balance and quota. An admission call that the store did not answer may have left a hold in the store, which is
-//! ended later.
+//! last known balance and quota. An admission call that the store did not answer may have left a hold in the store. The node ends
+//! such a hold later.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -98,14 +98,14 @@ impl Grace {
         self.lock_shard(&key.account).predict_denial(key, clock::unix_millis())
     }
 
-    /// Whether the store has reported within the last seconds that the account has money and the key has some of its quota, and
-    /// this node has not spent either since. Makes no call.
+    /// Whether the store has reported within the last seconds that the account has money and the key's quota is not used up, and
+    /// this node has not spent the rest since. Makes no call.
     pub(super) fn has_recent_funds(&self, key: &KeyRecord) -> bool {
         self.lock_shard(&key.account)
             .has_recent_funds(key, clock::unix_millis())
     }
 
-    /// Records a refused request in the rate of its key.
+    /// Counts a refused request against the rate limit of its key.
     pub(super) fn count_refused(&self, key: &KeyRecord) {
         self.lock_shard(&key.account).count_refused(key, clock::unix_millis());
     }
@@ -144,7 +144,8 @@ fn warn_of_low(key: &KeyRecord, grant: &Grant) {
     tracing::warn!(account, balance_usd = %grant.balance, "the account's balance is low: add credit to it");
 }
 
-/// Maximum number of unconfirmed holds that are stored. Further ones are dropped, and exist in the store until they expire.
+/// Maximum number of unconfirmed holds that are stored. The node forgets further ones, which then stay in the store until they
+/// expire.
 const UNCONFIRMED_MAX: usize = 10_000;
 
 /// The unconfirmed holds of this node. An admission call without an answer may have left a hold in the store, which the node's

@@ -1,5 +1,6 @@
 //! The state of accounts and keys as the store last reported it to this node, and the requests that the node has admitted since.
-//! Grants and denials update this bounded table. The node uses it to predict denials and to admit by grace.
+//! They are in a table of bounded size, which grants and denials update. The node uses the table to predict denials and to admit
+//! by grace.
 
 use std::hash::Hash;
 
@@ -266,7 +267,7 @@ fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl 
     (all.len() < max).then_some(())
 }
 
-/// The time, in milliseconds, for which the store's report that money is left is trusted.
+/// How long this node trusts a report of the store that money is left, in milliseconds.
 const VOUCHED_MS: i64 = 10_000;
 
 /// Grace limits that never apply, so that only the balance and the quota limit a request.
@@ -296,8 +297,8 @@ impl LastSeen {
         of_key().or_else(of_account)
     }
 
-    /// Whether the store has reported within [`VOUCHED_MS`] that the account has money and the key has some of its quota, and
-    /// this node has not spent it since.
+    /// Whether the store has reported within [`VOUCHED_MS`] that the account has money and the key's quota is not used up, and
+    /// this node has not spent the rest since.
     pub(in crate::money::billing) fn has_recent_funds(&self, key: &KeyRecord, now_ms: i64) -> bool {
         let Some(account) = self.accounts.get(&key.account) else {
             return false;

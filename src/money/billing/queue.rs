@@ -1,10 +1,10 @@
 //! Queues of requests that wait. They wait because running requests hold the rest of a key's quota or an account's balance, or
 //! because leases occupy the rest of a rate limit or of the concurrency slots.
 //!
-//! Requests that wait for the same limit are in one queue, in order of arrival. Only the first one calls the store, because a
-//! limit that denies the first one denies all. It calls the store again when the store has applied settlements of the account
-//! from this node. It also calls again after a pause, because holds of other nodes may have ended. A request that arrives while
-//! there is a queue joins the queue without a call.
+//! Requests that wait for the same limit are in one queue, in order of arrival. Only the first request calls the store, because a
+//! limit that denies the first request denies all of them. The first request calls again when the store has applied settlements
+//! of the account from this node. It also calls again after a pause, because holds of other nodes may have ended. A request that
+//! arrives while there is a queue joins the queue without a call.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -121,7 +121,7 @@ impl LocalCounts {
         charged.fold(self.held, NanoUsd::saturating_add)
     }
 
-    /// The sum of holds and charges by grace.
+    /// The sum of the holds and charges of requests that were admitted by grace.
     pub(super) fn grace_committed(&self) -> NanoUsd {
         self.grace_held.saturating_add(self.grace_spent)
     }
@@ -171,9 +171,9 @@ impl LocalCounts {
         self.buckets.reserve(scope, rates, tokens, RateUse::default(), now_ms)
     }
 
-    /// Returns the denial that any request would get now. If a wait ends within [`PREDICTED_WAIT_MS_MIN`], the store decides,
-    /// because its clock may be slightly ahead of this node's. A wait for tokens is ignored, because it may not apply to a
-    /// request with fewer tokens.
+    /// Returns the denial that any request would get now. Ignores a rate limit whose wait ends within [`PREDICTED_WAIT_MS_MIN`],
+    /// because the store's clock may be slightly ahead of this node's. Also ignores a wait for tokens that the store has
+    /// reported, because it may not apply to a request with fewer tokens.
     pub(super) fn predict_denial(&self, scope: LimitScope, rates: &RateLimits, now_ms: i64) -> Option<Denial> {
         if let Err(denied) = self.check_running(scope, rates) {
             return Some(denied);
@@ -198,7 +198,7 @@ impl LocalCounts {
         })
     }
 
-    /// Records a refused request in the rate, if the rate has room for it.
+    /// Counts a refused request against the rate limit, unless the limit is already reached.
     pub(super) fn count_refused(&mut self, rates: &RateLimits, now_ms: i64) {
         if let Ok(buckets) = self
             .buckets
@@ -299,7 +299,7 @@ impl BillingCounters {
         self.excess_max.fetch_max(excess, Ordering::Relaxed);
     }
 
-    /// Records that a record could not be written to the journal.
+    /// Counts a record that could not be written to the journal.
     pub(super) fn record_failure(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }

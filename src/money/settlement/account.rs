@@ -1,7 +1,7 @@
 //! Settles one account: sends its steps in order until the store has all of them. Nothing waits for the settlements of requests
 //! that were admitted from leases, so these settlements are collected for a moment. If any other step is waiting, all steps are
-//! sent at once. When the process starts, it first settles requests that an ended process left open, and waits until the balances
-//! in the store are up to date.
+//! sent at once. This module also has the steps of a process start: settling requests that an ended process left open, and
+//! waiting until the balances in the store are up to date.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
@@ -19,8 +19,8 @@ use crate::{
 
 /// The minimum number of steps per call, if at least this number of steps is waiting.
 const STEPS_MIN: usize = 3;
-/// The maximum time, in milliseconds, for which settlements of requests from leases wait for others. They are sent earlier if
-/// [`LedgerStore::batch_steps_max`] of them wait.
+/// The maximum time, in milliseconds, for which settlements of requests from leases are collected before they are sent. They are
+/// sent earlier if [`LedgerStore::batch_steps_max`] of them are collected.
 const GATHER_MS: u32 = 250;
 /// The interval, in milliseconds, at which the account is checked for a step that must not wait.
 const LOOK_EVERY_MS: u32 = 25;
@@ -101,7 +101,8 @@ impl Settler {
         }
     }
 
-    /// Waits a short time for more steps, as long as nothing waits for any of the account's current steps.
+    /// Waits a short time for more steps to send in the same call. Returns early if something waits for one of the account's
+    /// current steps.
     async fn gather(&self, account: &str) {
         for _ in 0..GATHER_MS / LOOK_EVERY_MS {
             let waiting = self.journal.patient_steps(account).unwrap_or(0);
@@ -144,7 +145,7 @@ fn steps_at_once(waiting: usize) -> usize {
 fn log_failure(account: &str, error: &StoreError) {
     match error {
         StoreError::Unavailable(_) | StoreError::Busy(_) => {
-            tracing::debug!(account, %error, "cannot send settlements to the store yet; weir sends them again")
+            tracing::debug!(account, %error, "cannot send settlements to the store; weir tries again")
         }
         StoreError::NotFound | StoreError::Duplicate | StoreError::Deleted | StoreError::Corrupt(_) => {
             tracing::error!(account, %error, "the store rejects settlements; weir sends them again");
@@ -256,7 +257,7 @@ pub(super) async fn settle_possibly_settled(
         tracing::warn!(
             charged,
             charged_now,
-            "the settlements of some requests are in a damaged part of the journal; the store has most likely charged `charged` of these requests already, and weir charges the other `charged_now` requests now"
+            "the settlements of some requests are in a damaged part of the journal; the store has most likely charged some of these requests already (the field `charged` is their number), and weir charges the others now (the field `charged_now` is their number)"
         );
     }
     Ok(())

@@ -152,10 +152,11 @@ impl ProviderBackends {
         }
     }
 
-    /// Chooses a backend for a request. An address that is healthy, not ejected and not in `tried` is preferred, possibly as a
-    /// probe. If there is none, an ejected or unhealthy address that is not in `tried` is used, or else any address. The permit
-    /// reports whether the address works. An address has failed if no connection was established, if no answer came in time, or
-    /// if the answer says that no server behind the front end works. Returns `None` if no host name of the provider is resolved.
+    /// Chooses a backend for a request. Prefers an address that is healthy, not ejected and not in `tried`; the request may be a
+    /// probe of this address. If there is none, chooses an ejected or unhealthy address that is not in `tried`. If all addresses
+    /// are in `tried`, chooses any of them. The permit reports whether the address works. An address has failed if no connection
+    /// was established, if no answer came in time, or if the answer says that no server behind the front end works. Returns
+    /// `None` if no host name of the provider is resolved.
     pub(crate) fn pick(
         &self,
         tried: &[SocketAddr],
@@ -250,8 +251,8 @@ impl ProviderBackends {
             let name = &place.origin.host;
             tracing::warn!(
                 %name, address = %place.address, used = %winner,
-                "a provider's host does not answer over the preferred address family, or answers later than over the other \
-                 one; weir now tries the other address family first"
+                "a provider's host is unreachable or slower over the preferred address family (IPv4 or IPv6); weir now tries \
+                 the other address family first"
             );
         }
     }
@@ -370,7 +371,7 @@ impl HealthCheck for BackendCheck {
     }
 
     async fn health_status_change(&self, target: &Backend, healthy: bool) {
-        tracing::warn!(address = %target.addr, healthy, "the health of a provider's backend has changed according to its health check (`healthy`)");
+        tracing::warn!(address = %target.addr, healthy, "the health check of a provider's backend has a new result; the field `healthy` shows whether the backend is healthy");
     }
 
     fn health_threshold(&self, _success: bool) -> usize {

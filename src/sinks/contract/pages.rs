@@ -1,5 +1,5 @@
-//! The tests of reading that every log backend must pass. For each query, the log backend must return the same pages as a search
-//! of the rows in memory.
+//! Tests of reading rows. Every log backend must pass them. For each query, the log backend must return the same pages as a
+//! search of the rows in memory.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const ROWS: u64 = 600;
 
-/// Returns the rows of a lane over two days, in batches of an hour. Several rows ended in the same millisecond as others of this
+/// Returns the rows of a lane over two days, in batches of an hour. Some rows ended in the same millisecond as other rows of this
 /// or another lane.
 fn batches(lane: u32) -> Vec<Batch> {
     let rows = (1..=ROWS).map(|number| NumberedRow {

@@ -32,8 +32,8 @@ pub(super) struct RowGroup {
 /// The cells of one column of a row group.
 struct ColumnCells {
     reader: ColumnReader,
-    /// The number of cells that were skipped by the caller and not yet by `reader`. `reader` skips them all together, so that
-    /// pages without wanted cells are not decoded.
+    /// The number of cells that the caller has skipped but that `reader` has not skipped yet. `reader` skips them all together,
+    /// so that pages without wanted cells are not decoded.
     skipped: usize,
 }
 
@@ -251,11 +251,11 @@ fn read_column(reader: &mut ColumnReader, column: &ParquetColumn, rows: &mut [Nu
     Ok(())
 }
 
-/// Selects rows that match a filter and are not before an account and time.
+/// Selects the rows that match a filter and whose account and time are not less than those of a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RowFilter {
     pub(super) filter: LogFilter,
-    /// The first account and time of selected rows. The request id in it is ignored.
+    /// The smallest account and time that a selected row can have. The request id of this position is ignored.
     pub(super) from: LogPosition,
 }
 

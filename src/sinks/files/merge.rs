@@ -26,7 +26,7 @@ use crate::{
 /// merged files are merged again. During the day, files are merged only when this many files of similar size exist. With a new
 /// file every 30 seconds, about 50 files exist at the end of the day.
 const MERGED_MAX: usize = 24;
-/// During the day, a file is merged with others only if the largest of them is at most this many times its size.
+/// During the day, a file is similar in size to a larger one if the larger one is at most this many times as large.
 const ALIKE: u64 = 8;
 /// The delay between the end of a day and the time at which the day counts as over, in milliseconds.
 const SLACK_MS: i64 = 2 * 3600 * 1000;

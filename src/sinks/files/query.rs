@@ -29,7 +29,7 @@ use crate::{
 /// The maximum number of attempts to list and open files. An attempt fails if files are merged or removed meanwhile.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Opens the rows of a day that match a filter, in the files that have them now.
+/// Opens the files that currently have a day's rows, and returns the rows that match a filter.
 pub(super) fn open(home: &dyn FileStorage, wanted: &RowFilter) -> Result<RowStream> {
     let mut attempts = ATTEMPTS_MAX;
     loop {
@@ -56,8 +56,8 @@ fn open_tables(home: &dyn FileStorage, wanted: &RowFilter) -> Result<Option<Vec<
     Ok((candidate_files(home, &wanted.filter)? == places).then_some(tables))
 }
 
-/// Returns the files that may have rows of the filter's day. A file also has late rows of the day before its own, so the files of
-/// the next day are included.
+/// Returns the files that may have rows of the filter's day. A file can also contain late rows of the previous day. Therefore the
+/// files of the day after the filter's day are included.
 fn candidate_files(home: &dyn FileStorage, filter: &LogFilter) -> io::Result<Vec<FileName>> {
     let day = files::day_of(filter.since_ms);
     let mut places = home.unmerged_files(day)?;
@@ -208,7 +208,7 @@ struct OrderedRows {
 }
 
 impl OrderedRows {
-    /// Opens the rows of a page, from the account and time of the page's position on, in the files that have them now.
+    /// Opens the files that currently have the rows of a page. The rows begin at the account and time of the page's position.
     fn open(home: &dyn FileStorage, ask: &LogPageQuery) -> Result<Self> {
         let wanted = RowFilter {
             from: ask.after.clone(),

@@ -29,7 +29,7 @@ pub(super) use crate::sinks::files::s3::object::BucketClient;
 pub(crate) use crate::sinks::files::s3::object::BucketError;
 pub(super) use crate::sinks::files::s3::object::{BucketObject, ObjectReader, object_error};
 
-/// The settings of `[log.files.bucket]`. Secrets and files that they name have been read.
+/// The settings of `[log.files.bucket]`. The secrets and files that the configuration names have already been read.
 #[derive(Clone, Debug)]
 pub(crate) struct BucketSettings {
     /// The name of the bucket.

@@ -78,8 +78,8 @@ pub(super) struct ParquetColumn {
 }
 
 impl ParquetColumn {
-    /// Returns whether a file that was written before this column existed may lack it. The rows of such a file have no value for
-    /// the column.
+    /// Returns whether a file may lack this column because the file was written before the column existed. The rows of such a
+    /// file have no value for the column.
     pub(super) fn can_be_missing(&self) -> bool {
         matches!(self.form, ColumnForm::OptionalText(_) | ColumnForm::OptionalInteger(_))
     }

@@ -18,7 +18,8 @@ use crate::{
     },
 };
 
-/// The number of rows that all files together have in memory, and the minimum and maximum number of rows that one file has.
+/// The number of rows of all files together that are in memory, and the minimum and maximum number of rows that are read from one
+/// file at once.
 const ROWS_IN_MEMORY: usize = 8192;
 const READ_ROWS_MIN: usize = 16;
 const READ_ROWS_MAX: usize = 1024;
@@ -102,7 +103,8 @@ impl RowStream {
         })
     }
 
-    /// Returns whether a row differs from the previous one, and remembers it. Duplicates are adjacent in the order of the merge.
+    /// Returns whether a row differs from the row of the previous call, and records the row for the next call. Duplicates are
+    /// adjacent in the order of the merge.
     fn is_new(&mut self, lane: usize, number: u64) -> bool {
         self.last.replace((lane, number)) != Some((lane, number))
     }
@@ -117,7 +119,7 @@ struct StreamHead {
 
 enum NextRow {
     Row(Box<NumberedRow>),
-    /// The file has not been read yet. Its first row is not before this account and time.
+    /// The file has not been read yet. The account and time of its first row are not less than these.
     NotBefore(Vec<u8>, i64),
 }
 

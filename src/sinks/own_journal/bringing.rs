@@ -88,8 +88,8 @@ pub(super) async fn resend(home: &dyn Sink, lane: &Weak<Journal>, upto: u64) -> 
     }
 }
 
-/// Reads the rows of the batch that begins at the number `after`. Returns them with the number before which the batch ends.
-/// Returns `None` if there are no rows before `upto`.
+/// Reads the rows of the batch that begins at the number `after`. Returns them with the batch's end: all rows of the batch have
+/// lower numbers. Returns `None` if there are no rows before `upto`.
 fn next_batch(
     journal: &Journal,
     batching: BatchLimits,

@@ -325,7 +325,7 @@ impl PostgresRetention {
             let pause = match self.drop_oldest().await {
                 Ok(dropped) => {
                     if let Some(day) = dropped {
-                        tracing::info!(%day, "removed the rows of this day from postgres, because they were older than their retention");
+                        tracing::info!(%day, "removed the rows of this day from postgres, because they were older than the retention period");
                     }
                     EVERY
                 }

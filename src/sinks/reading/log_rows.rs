@@ -76,8 +76,8 @@ impl LogRows {
         self
     }
 
-    /// Returns the number of rows of the current account that have been scanned and that the next call need not scan again. The
-    /// current account is that of the cursor. Returns 0 if the account has no more rows.
+    /// Returns the number of scanned rows that the next call need not scan again. These rows belong to the account of the cursor.
+    /// Returns 0 if this account has no more rows.
     pub(crate) fn looked_at(&self) -> usize {
         self.looked_at
     }
@@ -87,7 +87,8 @@ impl LogRows {
         (self.at.day <= self.filter.last_day()).then_some(&self.at)
     }
 
-    /// Reads the next rows, at most `limit`. Fewer rows, or none, do not mean that all have been read: see [`LogRows::cursor`].
+    /// Reads the next rows, at most `limit`. If it returns fewer rows or none, there may still be unread rows: see
+    /// [`LogRows::cursor`].
     pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Row>, LogReadError> {
         let mut found = Vec::new();
         if self.cursor().is_none() {
@@ -244,8 +245,8 @@ impl DayMerge {
         Ok(())
     }
 
-    /// Removes and returns the first row of all places. Returns `None` if a log backend that has to be read further may have an
-    /// earlier row, or if no rows are left.
+    /// Removes and returns the first row of all places. Returns `None` if no rows are left, or if a log backend must be read
+    /// first because its next unread row may be earlier.
     fn pop(&mut self) -> Option<Row> {
         let stops_at = self.stops_at();
         let heads = self.backends.iter().enumerate();
@@ -261,8 +262,8 @@ impl DayMerge {
         }
     }
 
-    /// Returns the position after which no row can be returned until a log backend has been read further. `None` if there is no
-    /// such limit.
+    /// Returns the position up to which rows can be returned before a log backend must be read again. `None` if there is no such
+    /// limit.
     fn stops_at(&self) -> Option<LogPosition> {
         self.backends.iter().filter_map(BackendReader::stops_at).min().cloned()
     }

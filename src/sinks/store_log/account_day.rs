@@ -85,7 +85,7 @@ impl AccountDay {
         self.day == day && self.account == account && filter.is_suffix_of(&self.filter)
     }
 
-    /// Moves to the position `place`. `filter` must not match rows that the previous filter did not match.
+    /// Moves to the position `place`. `filter` must match only rows that the previous filter also matched.
     pub(super) fn move_to(&mut self, filter: &LogFilter, place: &LogPosition) {
         self.filter = filter.clone();
         // With the new filter, rows before its beginning are no longer returned.
@@ -242,7 +242,7 @@ pub(super) struct AccountSurvey {
     /// The time at which the survey began.
     taken: Instant,
     accounts: Vec<String>,
-    /// For each day, the indexes in `accounts` of the accounts with rows, in ascending order.
+    /// For each day, the accounts that have rows, as indexes into `accounts`, in ascending order.
     days: BTreeMap<i64, Vec<u32>>,
 }
 
@@ -303,7 +303,7 @@ impl AccountSurvey {
         Ok(())
     }
 
-    /// Returns the accounts with rows on a day, in the order of their names, from the name `from` on.
+    /// Returns the accounts with rows on a day, sorted by name, starting at the name `from`.
     pub(super) fn accounts<'s>(&'s self, day: i64, from: &'s str) -> impl Iterator<Item = &'s str> {
         let on_day = self.days.get(&day).map_or(&[][..], Vec::as_slice);
         let names = on_day

@@ -81,7 +81,7 @@ fn address(before: &str, name: &str) -> String {
 pub(crate) const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
      d='M3 15V9M8 15V5M13 15V1' stroke='%231f9d5c' stroke-width='4'/%3E%3C/svg%3E";
 
-/// The width of a character in an axis label in the widest of the usual fonts, in the chart's own units.
+/// The width of one character of an axis label, in the chart's own units. The value suits the widest of the usual fonts.
 const AXIS_CHARACTER: usize = 7;
 
 /// Returns the `viewBox` of a chart with this size. `room` is the width that the drawing has reserved for the axis labels. The

@@ -1,5 +1,5 @@
-//! The published stability record as JSON, with exactly the fields in docs/interface.md, The public record. It does not contain
-//! the number of requests.
+//! The published stability record as JSON. It has exactly the fields that docs/interface.md, The public record, lists. The number
+//! of requests is not one of them.
 
 use std::time::Duration;
 

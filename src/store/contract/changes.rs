@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Changes of a key that are made in any state of the key, as an operator makes them.
+/// Changes to a key that have no precondition, like those of an operator.
 #[async_trait]
 pub(crate) trait Changing: KeyStore {
     async fn make(&self, id: &KeyId, change: KeyChange) -> Result<KeyView, StoreError> {

@@ -143,7 +143,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Returns the time at which a key is created. A key always has the same time. Some keys are created at the same time.
+/// Returns the creation time of the key with this number. It is the same at every call. Some keys have the same creation time.
 fn created_at(key: u8) -> i64 {
     i64::from(key % 3) - 1
 }

@@ -178,13 +178,13 @@ impl KeyIndex {
         Some(self.feed.version())
     }
 
-    /// Adds the digests of access tokens that have ended to the feed, and returns the new version.
+    /// Adds the digests of ended access tokens to the feed, and returns the new version.
     pub(super) fn announce_ended(&mut self, digests: Vec<KeyDigest>) -> u64 {
         self.feed.push(digests);
         self.feed.version()
     }
 
-    /// Returns the uses to record: each existing key once, and only uses that are later than the recorded one.
+    /// Returns the uses to record: at most one for each existing key, and only if it is later than the recorded use.
     pub(super) fn later_uses(&self, used: &[(KeyId, i64)]) -> Vec<(KeyId, i64)> {
         let mut latest: HashMap<&KeyId, i64> = HashMap::new();
         for (id, at) in used {

@@ -75,7 +75,7 @@ impl EmbeddedLedger {
         Self::open_with(folder, now_ms, Vec::new())
     }
 
-    /// Opens the ledger with the state that another process had only in memory ([`EmbeddedLedger::close`]).
+    /// Opens the ledger, and restores the state that another process had only in memory ([`EmbeddedLedger::close`]).
     pub(super) fn open_with(folder: &Path, now_ms: NowMs, carried: HandoverState) -> Result<Self, StoreOpenError> {
         let signals = Arc::default();
         let books = AccountTable::open(folder, Arc::clone(&signals))?;
@@ -139,7 +139,7 @@ impl EmbeddedLedger {
     }
 
     /// Writes all changes and closes the file, so that another process can open it. Calls that still use it get
-    /// [`StoreError::Unavailable`]. Returns the state of the accounts that is only in memory.
+    /// [`StoreError::Unavailable`]. Returns the part of the accounts' state that is only in memory.
     pub(super) async fn close(&self, books: &Arc<AccountTable>) -> Result<HandoverState, StoreError> {
         flush(books, (self.now_ms)()).await?;
         let carried = books.handover_state();
@@ -420,12 +420,12 @@ const FAILING_MAX_MS: i64 = 60 * 1000;
 /// Wakes the task that writes the file. It outlives the open file, which can be closed and opened again.
 #[derive(Debug, Default)]
 struct CommitSignals {
-    /// Notified when something changes after everything was written.
+    /// Notified at the first change after everything was written.
     changed: Notify,
 }
 
 impl CommitSignals {
-    /// Waits until the next run of the upkeep is due: changes have waited for `most`, or a new hour has begun.
+    /// Waits until the next run of the upkeep is due: the first unwritten change was made `most` ago, or a new hour has begun.
     async fn wait_until_due(&self, most: Duration, now_ms: i64) {
         let changes = async {
             self.changed.notified().await;

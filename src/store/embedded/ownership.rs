@@ -3,8 +3,8 @@
 //!
 //! Keys and ledger each have an [`Ownership`], which contains their files. A call accesses the files through a guard that it
 //! holds until its end. So the files are closed only when no call runs, and later calls wait until the new owner is decided. A
-//! call that holds a guard must not take a second one: a task that waits for the first guard to be released may be queued between
-//! the two, and then both wait forever.
+//! call that holds a guard must not take a second one: if a task that wants to lock the files is queued between the two, the call
+//! and the task wait for each other forever.
 
 use std::{sync::Arc, time::Duration};
 

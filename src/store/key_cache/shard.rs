@@ -245,8 +245,8 @@ pub(super) struct KeyCacheCounters {
     pub(super) flushes: AtomicU64,
     /// The number of lookups in the store that found nothing.
     pub(super) unknown: AtomicU64,
-    /// The number of lookups that were refused because too many found nothing, from one address (`limited_address`) and from all
-    /// together (`limited_all`).
+    /// The number of lookups that were refused because too many earlier lookups had found no key. The earlier lookups came from
+    /// the same address (`limited_address`), or from all addresses together (`limited_all`).
     pub(super) limited_address: AtomicU64,
     pub(super) limited_all: AtomicU64,
 }

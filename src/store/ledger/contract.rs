@@ -92,7 +92,7 @@ pub(crate) trait Failover: Send + Sync {
     async fn roll_back(&self) -> bool;
 }
 
-/// A new, empty, connected ledger that uses `clock`, and everything that must exist as long as the ledger.
+/// A new, empty, connected ledger that uses `clock`, and everything that must not be dropped before the ledger.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn LedgerStore>,
     /// The ledger's lists of rows; `None` for an engine that keeps no rows.
@@ -127,8 +127,8 @@ impl Fixture {
 }
 
 /// Declares the tests for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip the tests with a
-/// message. `in_turn $join` runs all behaviours within one test, each with the fixture that the async closure returns for its
-/// name.
+/// message. With `in_turn $join`, all behaviours run within one test. For each of them, the async closure `$join` gets the
+/// behaviour's name and returns a fixture.
 macro_rules! ledger_suite {
     ($open:path) => {
         $crate::store::ledger::contract::ledger_suite! { @all tests $open }

@@ -16,14 +16,15 @@ use crate::store::ledger::contract::node;
 /// The number of random programs that are run.
 const PROGRAMS: i64 = 24;
 
-/// A new, empty, connected store, and everything that must exist as long as the store.
+/// A new, empty, connected store, and everything that must not be dropped before the store.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn StabilityStore>,
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
 /// Declares the tests for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip the tests with a
-/// message. `in_turn $join` runs all behaviours within one test, each with the store that the async closure returns for its name.
+/// message. With `in_turn $join`, all behaviours run within one test. For each of them, the async closure `$join` gets the
+/// behaviour's name and returns a fixture with the store.
 macro_rules! stability_suite {
     ($open:path) => {
         $crate::store::ledger::stability_contract::stability_suite! { @all tests $open }

@@ -16,8 +16,8 @@
 //! - `:sums:<day>` contains the sums of the rows of a day (`daily_sums.lua`),
 //! - `:log:<day>` contains the rows of a day as JSON, in the order in which they were applied, if the log is kept in Redis.
 //!
-//! `{<namespace>:accounts}:index` contains the names of all accounts, in order. It is written after the account, and repaired
-//! whenever a process first changes an account in an epoch.
+//! `{<namespace>:accounts}:index` contains the names of all accounts, in order. A name is added after the account is written.
+//! Each process adds the name again when it first changes the account in an epoch, because the index may have lost it.
 //!
 //! A Redis that was emptied must not report that an account does not exist, or that nothing was spent. The key store's generation
 //! shows whether Redis was emptied. Each account stores the generation to which it belongs. Before an account is reported as
@@ -71,8 +71,8 @@ use crate::{
     },
 };
 
-/// Maximum number of settlements of requests from leases per call if no rows are kept. Their cost for Redis then depends mainly
-/// on the number of groups, not on the number of settlements.
+/// Maximum number of settlements in one call if their requests were admitted from leases and no rows are kept. Their cost for
+/// Redis then depends mainly on the number of groups, not on the number of settlements.
 const ROWLESS_STEPS_MAX: usize = 2048;
 /// Maximum number of accounts that are queried at the same time.
 const AT_ONCE: usize = 32;
@@ -442,7 +442,7 @@ impl RedisLedger {
         format!("{{{}:accounts}}:index", self.store.namespace)
     }
 
-    /// Enters an account into the index, unless the account is not new and this process has entered it already.
+    /// Enters an account into the index. Does nothing if the account is not new and this process has already entered it.
     async fn enter(&self, account: &str, is_new: bool) -> Result<(), StoreError> {
         let epoch = *self.store.link.epochs().borrow();
         if !is_new && self.entered.contains(account, epoch) {

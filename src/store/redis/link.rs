@@ -1,8 +1,8 @@
 //! Sends calls to the store's Redis, in any mode: one server, a master watched by sentinels, or a cluster.
 //!
-//! A call is one script whose keys share one hash slot. It is sent once. It is repeated only if it certainly did not run
-//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within the
-//! call's [`CallTimeout`]: the budget limits how long Redis may be silent, not how long a call waits for earlier calls. Each
+//! A call is one script whose keys share one hash slot. It is sent again only if it changes nothing, or if it certainly did not
+//! run: the server redirected it, did not know the script, or is no longer the master. All tries together stay within the call's
+//! [`CallTimeout`]. The budget of a call limits how long Redis may be silent, not how long a call waits for earlier calls. Each
 //! master has its own connection and circuit breaker ([`MasterLane`]).
 //!
 //! The redis crate's own clients for sentinels and clusters are not used: they can split accounts between masters, hang, and keep
@@ -379,7 +379,8 @@ enum RedisErrorMeaning {
     NotMaster,
     /// The connection is lost, so it is unknown whether the call ran.
     Broken,
-    /// The call was refused because a right is missing, perhaps in the middle of a script.
+    /// The call was refused because a right is missing. If a command in a script was refused, the commands before it may have
+    /// run.
     Denied,
     /// The call was refused. Redis refuses a script's first write before anything is written.
     Refused,

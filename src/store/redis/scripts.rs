@@ -61,7 +61,7 @@ macro_rules! alone {
     };
 }
 
-/// A script of the ledger that consists of `prelude.lua`, with which most of them begin, and the given parts.
+/// A script of the ledger that consists of `prelude.lua`, with which most of the ledger's scripts begin, and the given parts.
 macro_rules! script {
     ($($file:literal)*) => {
         alone!("prelude.lua" $($file)*)
@@ -197,7 +197,7 @@ pub(super) struct ScriptReply {
 }
 
 impl ScriptReply {
-    /// Reads a reply. A status that says why the script refused becomes an error.
+    /// Reads a reply. If its status says why the script refused the call, returns this reason as an error.
     pub(super) fn read(texts: Vec<String>) -> Result<Self, StoreError> {
         let mut texts = texts.into_iter();
         let status = texts.next().unwrap_or_default();

@@ -78,8 +78,8 @@ impl RedisStore {
     }
 }
 
-/// Parses a session in the form in which the script that lists sessions returns it. `entry` is `<digest> <expiry> <user>`.
-/// `idle_ends` is the time at which the session expires if there is no further visit.
+/// Parses a session in the reply of the script that lists sessions. `entry` is `<digest> <expiry> <user>`. `idle_ends` is the
+/// time at which the session expires if there is no further visit.
 fn parse_listed(entry: &str, idle_ends: &str) -> Option<ListedWebSession> {
     let mut parts = entry.splitn(3, ' ');
     Some(ListedWebSession {

@@ -1,5 +1,5 @@
-//! The hourly stability counters in Redis: one hash for each hour. The hashes have the hash tag of the keys, so that one script
-//! can read several hours in a cluster too, and can detect an emptied Redis.
+//! The hourly stability counters in Redis: one hash for each hour. The hashes have the same hash tag as the keys, so all of them
+//! are in one hash slot of a cluster. Therefore one script can read several hours, and can detect that Redis was emptied.
 //!
 //! `<hour>` in a hash's name, `{<namespace>:keys}:stability:<hour>`, is the number of hours since the Unix epoch. For each node,
 //! the hash has the fields

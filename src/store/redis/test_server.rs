@@ -27,9 +27,9 @@ const FILE: &str = "redis.conf";
 const PORTS_MAX: usize = 5;
 /// The timeout of a read in tests that do not test timeouts.
 pub(crate) const AMPLE_BUDGET: Duration = Duration::from_secs(10);
-/// The timeout of a call that waits behind others.
+/// The total timeout of a call, even while the server answers earlier calls.
 const QUEUE: Duration = Duration::from_secs(5);
-/// The timeout of an answer of a running process.
+/// The timeout for a running process to answer.
 const ASK_MAX: Duration = Duration::from_secs(5);
 
 /// A running `redis-server` process.

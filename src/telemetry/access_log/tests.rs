@@ -198,5 +198,5 @@ fn off_costs_nothing_and_a_bad_path_is_said_at_start() {
 
     let nowhere = AccessLogTarget::File(PathBuf::from("/nonexistent/weir/access.jsonl"));
     let error = AccessLog::open(&nowhere, 1).expect_err("no such folder").to_string();
-    assert!(error.starts_with("/nonexistent/weir/access.jsonl: "), "{error}");
+    assert!(error.contains("/nonexistent/weir/access.jsonl: "), "{error}");
 }

@@ -9,18 +9,18 @@ use super::kinds::{
 const BODY_BUCKETS: [f64; 9] = [
     1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0, 67108864.0,
 ];
-/// The OpenTelemetry conventions' upper bounds of the buckets for token counts.
+/// The upper bounds of the buckets for token counts, as in the OpenTelemetry conventions.
 const TOKEN_BUCKETS: [f64; 14] = [
     1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0,
     67108864.0,
 ];
-/// The OpenTelemetry conventions' upper bounds of the buckets for durations in seconds, extended to ten minutes, because agents'
-/// answers may take that long.
+/// The upper bounds of the buckets for durations, in seconds. The bounds of the OpenTelemetry conventions are extended to ten
+/// minutes, because agents' answers may take that long.
 const DURATION_BUCKETS: [f64; 17] = [
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68, 655.36,
 ];
-/// The OpenTelemetry conventions' upper bounds of the buckets for the time to the first token in seconds, extended for reasoning
-/// models.
+/// The upper bounds of the buckets for the time to the first token, in seconds. The bounds of the OpenTelemetry conventions are
+/// extended for reasoning models.
 const FIRST_TOKEN_BUCKETS: [f64; 20] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0,
 ];
@@ -44,7 +44,7 @@ metrics! {
         body_bytes: Histogram = "weir_request_body_bytes" in BODY_BUCKETS;
         /// Requests that weir itself refused.
         refusals: CounterFamily<2> = "weir_refusals_total" ["protocol", "reason"];
-        /// Parts of translated requests and answers that translation did not carry over unchanged, by verdict.
+        /// Parts of translated requests and answers that the translation adapted or dropped, by verdict.
         translation_losses: CounterFamily<3> = "weir_translation_losses_total" ["from", "to", "verdict"];
         /// Requests that are being served.
         in_flight: Gauge = "weir_requests_in_flight";
@@ -56,14 +56,15 @@ metrics! {
         head_bytes_buffered: Gauge = "weir_head_bytes_buffered";
         /// Detached answers, which are read to their end although their clients have disconnected.
         unattended: Gauge = "weir_detached_answers";
-        /// Answers that weir was to read to their end after their clients had disconnected, by the way in which they ended.
+        /// Detached answers that have ended, by the way in which they ended. Answers that could not be detached, because the
+        /// maximum number of detached answers was running, also count.
         unattended_ended: CounterFamily<1> = "weir_detached_answers_total" ["end"];
     }
 }
 
 metrics! {
-    /// Requests that reached a provider, by OpenTelemetry's conventions for generative AI. The label of the request's model is
-    /// the name that the client sent; the label of the response's model is the name in the catalogue.
+    /// Metrics of requests that reached a provider, as defined by OpenTelemetry's conventions for generative AI. The label of the
+    /// request's model is the name that the client sent; the label of the response's model is the name in the catalogue.
     pub(crate) struct GenAiMetrics {
         /// The time from the request's arrival to the end of its answer, in seconds.
         duration: HistogramFamily<5> = "gen_ai_client_operation_duration_seconds"
@@ -142,7 +143,8 @@ metrics! {
         skipped: CounterFamily<1> = "weir_provider_skipped_requests_total" ["provider"];
         /// Failed lookups of the addresses of providers' hosts.
         resolver_failures: CounterFamily<1> = "weir_resolver_failures_total" ["host"];
-        /// Records of provider state that only this node has, because too many records waited to be written to the store.
+        /// Records of provider state that were not written to the store, because too many records were already waiting. Only this
+        /// node has these records.
         sessions_unwritten: Counter = "weir_sessions_unwritten_total";
     }
 }
@@ -160,9 +162,10 @@ metrics! {
         admitted_leased: Counter = "weir_admitted_leased_total";
         /// Leases that this node has.
         leases: Gauge = "weir_leases";
-        /// The amount in nano-USD by which a key can exceed its limits, by part. request: the maximum seen for one running
-        /// request. grace: for each node that is cut off from the store. grace_account: the same for all keys of an account
-        /// together. lease: if the store loses its leases to this node.
+        /// The amount in nano-USD by which a key can exceed its limits, by part. request: the largest cost of one request beyond
+        /// its hold since the start. grace: what a key can spend by grace on each node that is cut off from the store.
+        /// grace_account: what all keys of an account together can spend in this way. lease: the budget of this node's leases,
+        /// which can be overspent if the store loses its records of these leases.
         overspend_bound: GaugeFamily<1> = "weir_overspend_bound_nano_usd" ["part"];
         /// The amount in nano-USD that keys have spent by grace and that the store has not charged yet.
         grace_committed: Gauge = "weir_grace_committed_nano_usd";
@@ -211,8 +214,8 @@ metrics! {
         memory_max: Gauge = "weir_store_memory_max_bytes";
         /// The number of seconds by which this node's clock is ahead of the store's; 0 until the store's clock has been read.
         clock_offset: FloatGauge = "weir_clock_offset_seconds";
-        /// The time in seconds from a request for an admission to the first answer of a lease or the ledger, including the record
-        /// in the journal.
+        /// The time in seconds until a lease or the ledger first answers whether a request is admitted, including the write of
+        /// the record to the journal.
         admission: Histogram = "weir_admission_duration_seconds" in ADMISSION_BUCKETS;
         /// Events of the key cache, such as hits and misses.
         key_cache: CounterFamily<1> = "weir_key_cache_total" ["event"];

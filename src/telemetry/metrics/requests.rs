@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// The way in which a detached answer ended. weir was to read such an answer to its end after the client had disconnected.
+/// The way in which a detached answer ended, or the reason why an answer could not be detached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DetachedEnd {
     /// The answer was read to its end.
@@ -282,8 +282,8 @@ impl ConnectionMetrics {
         }
     }
 
-    /// Sets the metric of the expiry of all certificates in use. Called in samplers. If several certificates have the same name
-    /// and kind of key, the metric is the earliest expiry.
+    /// Sets the metric that contains the expiry of each certificate in use. Called in samplers. If several certificates have the
+    /// same name and kind of key, the metric contains only the earliest expiry.
     pub(crate) fn set_certificate_ends(&self, all: impl Iterator<Item = CertificateEnd>) {
         self.certificate_end.clear();
         for one in all {

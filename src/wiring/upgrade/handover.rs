@@ -165,8 +165,8 @@ pub(super) struct UpgradeOffer {
     pub(super) kept_in: String,
 }
 
-/// Hands over the store, whose files the predecessor has closed, with the state that is in no file. `None` for a store that
-/// several processes share.
+/// Hands over the store, whose files the predecessor has closed. `carried` is the part of the predecessor's state that is in no
+/// file; `None` if several processes share the store.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StoreHandover {
     pub(super) carried: Option<HandoverState>,

@@ -56,7 +56,7 @@ fn a_counter_that_is_off_by_a_nano_dollar_is_found_and_named() {
         let (fine, said, wrong) = verify_from(&weir, 0, &[]);
         let named = format!("tests  key {}  {period}: the counter is ", key.id);
         assert!(!fine && said.contains(&named), "{said}");
-        assert!(wrong.contains("1 counters do not match the daily sums"), "{wrong}");
+        assert!(wrong.contains("1 counter not matching the daily sums"), "{wrong}");
         redis.command(&["HINCRBY", counter, &key.id, "-1"]);
     }
     let account = redis.command(&["KEYS", "*:a:tests}:state"]);

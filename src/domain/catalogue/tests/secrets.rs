@@ -15,7 +15,7 @@ fn an_empty_secret_switches_its_provider_off_and_a_short_one_is_refused_by_name(
     let (catalogue, warnings) = build("").unwrap();
     assert_eq!(catalogue.served_models().count(), 0);
     let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    let empty = "provider `openai` is off and its models are not listed, because its secret env:OPENAI_API_KEY is empty; set the secret";
+    let empty = "provider `openai` is off and its models are not listed, because it has no secret (env:OPENAI_API_KEY is empty); set the secret";
     assert!(told.iter().any(|warning| warning == empty), "{told:?}");
     let openai = catalogue
         .providers()

@@ -12,7 +12,7 @@ use crate::domain::{
 #[cfg(test)]
 mod tests;
 
-/// The limit of a key or its account that a request has reached.
+/// The limit that a request has reached. It is a limit of the request's key or of the key's account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitRefusal {
     /// The account's balance is used up.
@@ -144,8 +144,8 @@ impl LimitRefusal {
         }
     }
 
-    /// Returns a text that states the cause of the refusal and the action that ends the refusal, without a final full stop.
-    /// `None` if waiting helps.
+    /// Returns a text that states why the request is refused and what to do about it, without a final full stop. `None` if
+    /// waiting helps.
     fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::Balance => "The account of this API key has no balance left. Have credit added to it".to_owned(),

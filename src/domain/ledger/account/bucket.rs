@@ -5,18 +5,19 @@
 //! bucket is full until the first request under the limit is admitted. Limits are capped at [`RateLimits::MAX`], so that every
 //! number is below 2^53.
 //!
-//! - At the time `now`, the level is `level + limit * dt`, clamped to `-capacity` and `capacity` of the current limit. `dt` is
-//!   `now - at`, clamped to 0 and 120,000 ms, which is the time from the lowest level to a full bucket.
+//! - At the time `now`, the level is `level + limit * dt`, clamped to the range from `-capacity` to `capacity` of the current
+//! limit. `dt` is `now - at`, clamped to the range from 0 to 120,000 ms. In 120,000 ms, a bucket refills from the lowest level
+//! to the highest.
 //! - A request costs 60000, and its tokens cost `min(tokens, limit) * 60000`. A request passes if the level is at least the cost.
 //!   Otherwise, it would pass after `ceil((cost - level) / limit)` ms. With a limit of 0, no request passes, and the reported
 //!   time is 60,000 ms.
 //! - Granting a request writes all levels, with `at = max(at, now)`, and removes the bucket of a limit that is not set. Refusing
 //!   a request writes nothing.
 //! - If a token bucket exists and has a limit, a settlement deducts `min(used, 3 * limit) - min(estimated, limit)` tokens from
-//!   it. This number may be negative. The level is clamped to `-capacity` and `capacity`, and its time does not change. A
+//!   it. This number may be negative. The level is clamped to the range from `-capacity` to `capacity`, and its time does not change. A
 //!   settlement does not create a bucket.
 //! - The unused part of leases is lent: it is deducted from the bucket. The bucket refills only up to `capacity` minus the lent
-//!   part, but not to less than zero. So the bucket and the leases together never exceed `capacity`.
+//! part, or up to zero if this difference is negative. So the bucket and the leases together never exceed `capacity`.
 
 use serde::{Deserialize, Serialize};
 

@@ -127,7 +127,7 @@ struct NodeHolds {
     lent: LentRates,
     running: u64,
     keys: QuickMap<KeyId, KeyHolds>,
-    /// For each key, the highest number of a lease about which the node has made a call.
+    /// For each key, the highest lease number in the node's calls.
     lease_numbers: QuickMap<KeyId, u64>,
 }
 

@@ -117,8 +117,7 @@ impl AccountKey {
         }
     }
 
-    /// Drops the counters of old periods, once a day. A period is old if it is before the period of the same kind that contains
-    /// the time `now_ms` minus [`COUNTERS_KEPT_MS`].
+    /// Drops the counters of old periods, once a day. A period is old if it ended at least [`COUNTERS_KEPT_MS`] before `now_ms`.
     fn drop_old_counters(&mut self, now_ms: i64) {
         let today = Some(day_at(now_ms));
         if self.cleaned == today {

@@ -1,13 +1,14 @@
 //! Leases at the account: how much a lease gets, and when all leases are recalled.
 //!
-//! **Growth.** A lease grows only if it began today (UTC), the account exists and is not suspended, and the key's mirror has the
-//! revision in the call and is neither revoked nor expired. A lease begins only if it gets a part of each rate and of the slots
-//! that it wants: see [`super::pace`]. The growth is the lowest of three amounts: the wanted amount; 1/[`PART_OF_LEFT`] of the
-//! remaining balance; and 1/[`ALL_PART_OF_LEFT`] of the remaining balance minus the amounts of all leases. The last two also
-//! apply to the remaining quota of the key, with the amounts of the key's leases. If the growth would be less than
-//! 1/[`PART_OF_WANTED`] of the wanted amount, the lease does not grow. Divisions round down. When a lease of a key grows, the
-//! nearness of the balance and of the key's quota ends (see Recall). The nearness of other keys' quotas does not end. If a busy
-//! key could end that nearness repeatedly, the requests of the other keys would be delayed forever.
+//! **Growth.** A lease grows only under these conditions: It began today (UTC). The account exists and is not suspended. The
+//! key is neither revoked nor expired, and its mirror has the revision in the call. A lease begins only if it gets a part of each rate and of the slots
+//! that it wants: see [`super::pace`]. The growth is the wanted amount, limited to 1/[`PART_OF_LEFT`] of the remaining balance.
+//! It is also limited to 1/[`ALL_PART_OF_LEFT`] of the remaining balance; the amounts of all leases are subtracted from this
+//! limit. If the key has a quota, the same two limits are computed from the remaining quota and the amounts of the key's leases,
+//! and apply, too. If the growth would be less than 1/[`PART_OF_WANTED`] of the wanted amount, the lease does not grow. Divisions
+//! round down. When a lease of a key grows, the nearness of the balance and of the key's quota ends (see Recall). The nearness of
+//! other keys' quotas does not end. If a busy key could end that nearness repeatedly, the requests of the other keys would be
+//! delayed forever.
 //!
 //! **Sequence.** A call has no effect if its `turn` is not higher than that of the last call about the lease. It does not even
 //! renew the holder's node lease. A lease begins only if its number is higher than all numbers in earlier calls of its holder for
@@ -18,13 +19,12 @@
 //! balance and the remaining quota therefore do not change.
 //!
 //! **Recall.** Each reply about a lease contains the recall mark, a number. When the mark rises, holders return the parts of
-//! leases that they do not need. The mark rises by one when the account's record changes, when an amount below zero is applied,
-//! and when a key
-//! with leases gets a higher revision. It also rises when rates or slots become near, and when money becomes near. The balance is
-//! near when the remaining balance is less than the amounts of all leases. A quota is near when the remaining quota is less than
-//! the amounts of the key's leases. This is checked after a hold is granted or refused, and after a top-up is granted. The
-//! balance and each quota raise the mark only once until a lease grows. The state of being near, with the time at which it began,
-//! is called nearness.
+//! leases that they do not need. The mark rises by one when the account's record changes, when a negative amount is added to
+//! the balance, and when a key with leases gets a higher revision. It also rises when rates or slots become near, and when money
+//! becomes near. The balance is near when the remaining balance is less than the amounts of all leases. A quota is near when the
+//! remaining quota is less than the amounts of the key's leases. This is checked after a hold is granted or refused, and after a
+//! top-up is granted. The balance and each quota raise the mark only once until a lease grows. The state of being near, with the
+//! time at which it began, is called nearness.
 //!
 //! **Top-ups.** If nothing remains for a top-up, the reply is [`TopUpReply::Recalling`] instead of a refusal under two
 //! conditions: there are leases under the exhausted limit, and the nearness of the limit began less than [`RECALL_MS`] ago. The
@@ -152,7 +152,7 @@ impl Account {
         }
     }
 
-    /// Recalls the leases if a change lowers the balance.
+    /// Recalls the leases if the change adds a negative amount to the balance.
     pub(super) fn recall_for_change(&mut self, change: &AccountChange) {
         let is_less = match change {
             AccountChange::Open { balance: amount, .. }

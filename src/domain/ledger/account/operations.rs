@@ -89,8 +89,8 @@ pub(crate) struct PaidIn {
 }
 
 impl PaidIn {
-    /// Adds a payment to the sums of its day and month. A payment is not added if its time is unknown, or if its day or month is
-    /// before the most recent day or month that has payments.
+    /// Adds a payment to the sums of its day and month. A payment whose time is unknown is not added. If a sum is for a later day
+    /// or month than the payment, the payment is not added to this sum.
     pub(super) fn add(&mut self, amount: NanoUsd, at: i64) {
         if !(1..TIMES_END_S).contains(&at) {
             return;
@@ -117,7 +117,7 @@ fn later((known, paid): (i64, NanoUsd), (period, amount): (i64, NanoUsd)) -> (i6
     }
 }
 
-/// The state of an account that is not stored in a file: its holds and its rate buckets.
+/// The part of an account's state that is not stored in a file: the holds and the rate buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VolatileState {
     holds: Vec<CarriedHold>,

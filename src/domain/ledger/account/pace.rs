@@ -3,25 +3,25 @@
 //!
 //! **The part of a lease.** If the key or the account has a limit per minute, a lease is given requests or tokens in advance,
 //! which are deducted from the buckets. `given` is the number of requests or tokens that the lease was given since it began. The
-//! holder of the lease reports how many
-//! of them are `used`. The rest is lent. If the key or the account has a concurrency limit, the lease has slots (`places`). Its
-//! free slots are lent, and count as occupied. Nothing is lent for a limit that is not set.
+//! holder of the lease reports how many of them are `used`. The rest is lent. If the key or the account has a concurrency limit,
+//! the lease has slots (`places`). Its free slots are lent, and count as occupied. Nothing is lent for a limit that is not set.
 //!
 //! **A call about a lease** first refills the buckets, taking into account the part that was lent before the call. `used` is the
 //! highest number reported
 //! so far, and `given` is at least `used`. The lent part that the holder does not want is put back into the buckets. With
-//! [`LeaseChange::Grow`], the lease is given the missing part. Both for the key and for the account, this part is limited to
-//! 1/[`PART_OF_LEFT`] of the remaining requests, tokens or slots, and also to 1/[`ALL_PART_OF_LEFT`] of them minus everything
-//! lent. The lease is given nothing if the result is less than 1/[`PART_OF_WANTED`] of the missing part, or if less than half of
-//! a limit remains. A lease begins only if it is given some of every missing part.
+//! [`LeaseChange::Grow`], the lease is given the missing part, but not more than either of two maxima. The first is
+//! 1/[`PART_OF_LEFT`] of the remaining requests, tokens or slots. The second is 1/[`ALL_PART_OF_LEFT`] of them, from which
+//! everything lent is then subtracted. The maxima of the key and those of the account both apply. The lease is given nothing if
+//! the result is less than 1/[`PART_OF_WANTED`] of the missing part, or if less than half of a limit remains. A lease begins only
+//! if it is given some of every missing part.
 //!
 //! **The end** of a lease puts its lent part back. If the node lease of its holder lapses, the lent part is not put back, but the
 //! buckets refill.
 //!
 //! **Nearness.** A rate or the slots are near when the lent part is larger than the part that remains. The key and the account
 //! are checked
-//! before each request is admitted or refused. When a limit of one of them becomes near, the recall mark rises once. The nearness
-//! of both ends when a lease of the key begins.
+//! before each request is admitted or refused. When a limit of one of them becomes near, the recall mark rises once. When a lease
+//! of the key begins, the nearness ends for the key and for the account.
 
 use super::{
     Account,

@@ -379,8 +379,8 @@ fn half(amount: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(amount.nanos() / 2)
 }
 
-/// In addition to the slots of running requests, a lease should have one free slot for every four requests that are expected in
-/// the time for which the lease should suffice.
+/// The number of expected requests for which a lease should have one free slot, in addition to the slots of running requests. The
+/// expected requests are those in the time for which the lease should suffice.
 const PART_AT_ONCE: u64 = 4;
 
 /// The rates and slots of a lease at its node. There are no limits until the store's first reply. A reply contains the total

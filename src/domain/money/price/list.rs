@@ -153,8 +153,8 @@ pub(super) struct RawMultipliers {
     pub(super) geo: BTreeMap<String, Spanned<RawDecimal>>,
 }
 
-/// A decimal number in a string. Values of other types are accepted here, so that the later error can contain the TOML key and an
-/// example.
+/// A decimal number in a string. Values of other types are accepted at first. A later check rejects them with an error that
+/// contains the TOML key and an example.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum RawDecimal {
@@ -207,7 +207,7 @@ fn version(given: &Spanned<String>, faults: &mut Faults<'_>) -> Arc<str> {
     text.as_str().into()
 }
 
-/// Parses one entry of a price list. It reports each invalid value, and continues with a valid value instead.
+/// A parser for one entry of a price list. It reports each invalid value and continues with a valid substitute.
 struct PriceReader<'r, 'f> {
     name: &'r str,
     faults: &'r mut Faults<'f>,

@@ -90,8 +90,8 @@ pub(crate) struct PerCallPrices {
     pub request: CallPrice,
 }
 
-/// Factors by which token prices are multiplied. Each factor is listed under the name that answers report. The case of names is
-/// ignored. A name that is not listed has the factor 1.
+/// Factors by which token prices are multiplied. Each factor is listed under the name that the provider's answers contain. Upper
+/// and lower case are not distinguished. A name that is not listed has the factor 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Multipliers {
     /// Factors by service tier.
@@ -355,8 +355,8 @@ impl Price {
             .unwrap_or_default()
     }
 
-    /// Returns the lines of the cost of tokens and calls in the tier whose lower bound is `above_input_tokens`; no lines for a
-    /// free model.
+    /// Returns a line for each kind of tokens and calls, priced in the tier whose lower bound is `above_input_tokens`; no lines
+    /// for a free model.
     pub(crate) fn lines_in_tier(
         &self,
         usage: &Usage,

@@ -51,7 +51,7 @@ struct Walk<'t, 'r, 's> {
     /// The root value of the body.
     root: ValueView<'t>,
     splices: &'s mut Vec<Splice<'r>>,
-    /// The indexes of the array elements that contain the reader's position.
+    /// For each array that contains the reader's position, the index of the current element. The outermost array is first.
     indexes: SmallVec<[usize; 4]>,
     /// For each edit, whether its conditions on the root of the body hold.
     root_answers: SmallVec<[(&'r BodyEdit, bool); 4]>,
@@ -61,9 +61,9 @@ struct Walk<'t, 'r, 's> {
 struct Members<'t, 'r> {
     object: ValueView<'t>,
     siblings: Siblings,
-    /// The edits whose member was found, as indexes of the active edits.
+    /// The edits whose member was found. Each is given as its index in the list of active edits.
     found: SmallVec<[usize; 8]>,
-    /// Whether the conditions of each edit on this object hold, by the edit's index.
+    /// The results of edits' conditions for this object: the edit's index, and whether its conditions hold.
     answers: SmallVec<[(usize, bool); 4]>,
     /// The splices that rename a member, by the edit's index. They are dropped if another member already has the new name.
     renamed: Vec<(usize, Splice<'r>)>,

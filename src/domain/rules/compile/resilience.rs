@@ -25,7 +25,7 @@ pub struct CredentialSource {
     pub secret: SecretRef,
 }
 
-/// The name of the credential of a provider that has only one.
+/// The name of a provider's credential if the provider has only one.
 pub(crate) const ONLY_CREDENTIAL: &str = "default";
 
 /// The maximum number of credentials of one provider.

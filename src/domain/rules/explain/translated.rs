@@ -18,8 +18,8 @@ use crate::domain::{
     },
 };
 
-/// The credential's name for the translation. No answer was created with a credential of this name, so all reasoning that the
-/// client sends back is dropped.
+/// The name of the credential for which requests are translated. No answer was created with a credential of this name, so all
+/// reasoning that the client sends back is dropped.
 const CREDENTIAL: &str = "explain";
 
 /// The protocol of a client whose request is to be translated, and the mode of the translation.
@@ -50,11 +50,11 @@ pub(crate) struct ExplainedTranslation {
 }
 
 impl TranslationQuestion {
-    /// Returns the client's operation, and the provider's operation to which its requests are translated.
+    /// Returns the client's operation, and the provider's operation to which weir translates it.
     ///
     /// # Errors
-    /// The provider speaks the client's protocol or has no endpoint for translated requests, or the requested operation is not
-    /// translated from the client's protocol.
+    /// The provider speaks the client's protocol or has no endpoint for translated requests, or the requested operation belongs
+    /// to another protocol or only counts tokens.
     pub(super) fn operations(
         &self,
         question: &ExplainRequest<'_>,
@@ -88,7 +88,7 @@ impl TranslationQuestion {
     /// Translates a body for a model of the provider. Nothing is sent, so the result does not depend on a credential.
     ///
     /// # Errors
-    /// The model is not translated and the question states no mode, or the body is not UTF-8.
+    /// The model has no `translate` and the question has no mode, or the body is not UTF-8.
     pub(super) fn translate(
         &self,
         (provider, known, upstream_model): (&Provider, &RawModel, &str),

@@ -7,9 +7,9 @@ use crate::domain::{
     wire::json_scan::{JsonEnd, JsonEndProgress},
 };
 
-/// Passes events on without interrupting the arguments of a call. While a call is incomplete, all other events wait. The waiting
-/// events can have at most [`WAITING_BYTES_MAX`] bytes in total. A call that the end of the answer cuts off is followed by
-/// [`AnswerEvent::CallCut`].
+/// A queue that passes events on without interrupting the arguments of a call. While a call is incomplete, the queue retains all
+/// other events, at most [`WAITING_BYTES_MAX`] bytes in total. If the answer ends within a call, [`AnswerEvent::CallCut`] follows
+/// the call.
 #[derive(Debug, Default)]
 pub(crate) struct CallOrder {
     open: Option<OpenCall>,
@@ -22,8 +22,8 @@ pub(crate) struct CallOrder {
 struct OpenCall {
     call_index: u32,
     arguments: JsonEnd,
-    /// The provider has ended the call, although its arguments are not complete JSON. If further content follows, the call is
-    /// complete; if the answer ends, the call may have been cut off.
+    /// Whether the provider has ended the call although its arguments are not complete JSON. If further content follows, the call
+    /// counts as complete. If the answer ends instead, the call may have been cut off.
     has_ended: bool,
 }
 

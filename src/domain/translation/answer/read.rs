@@ -24,7 +24,7 @@ use crate::domain::{
     },
 };
 
-/// The message for an error that the provider reports only as its finish reason.
+/// The message for an error that the provider reports only in the answer's finish reason.
 const BROKEN_OFF: &str = "the provider broke the answer off because of an error; send the request again";
 
 /// A function that receives the typed events.

@@ -39,7 +39,7 @@ impl AnswerForm {
 pub(crate) struct AnswerFrame {
     /// The form of the answer.
     pub(crate) form: AnswerForm,
-    /// The last part of the answer's id; the protocol puts its own prefix before it.
+    /// The answer's id without its prefix, which depends on the protocol.
     pub(crate) id: String,
     /// The model's name as the client requested it.
     pub(crate) model: String,
@@ -51,7 +51,7 @@ pub(crate) struct AnswerFrame {
     pub(crate) shows_reasoning: bool,
     /// The maker of the reasoning.
     pub(crate) maker: ReasoningMaker,
-    /// The names of the client's tools, with which the client's names are restored in the answer's calls.
+    /// The names of the client's tools. The translation of the answer uses them to restore the client's names in calls.
     pub(crate) names: ToolNames,
     /// The body of the client's request; a Responses answer repeats some of its members.
     pub(crate) request: String,

@@ -63,7 +63,7 @@ struct GeminiRequestReader<'a, 't> {
     losses: &'t mut TranslationLosses,
     /// The calls so far.
     calls: GeminiCallHistory<'a>,
-    /// The visible reasoning that waits for the part with its state; `None` if no reasoning waits.
+    /// The visible reasoning whose state is expected in a later part; `None` if there is no such reasoning.
     thought: Option<PendingThought>,
     /// The path of the first tool that only another provider can run; `None` if there is no such tool.
     hosted_tool: Option<String>,

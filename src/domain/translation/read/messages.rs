@@ -121,7 +121,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a request if none of its tools can be offered, unless it has no tools or forbids calls.
+    /// Refuses a request that has tools and allows calls if none of its tools can be offered.
     fn check_omitted_tool(&self) -> Result<(), Untranslatable> {
         let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
         match &self.omitted_tool {

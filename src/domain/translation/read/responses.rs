@@ -119,7 +119,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// Returns the provider's name of a tool that the history calls, whether the tool is still offered or not.
+    /// Returns the provider's name of a tool that is called in the history, whether the tool is still offered or not.
     fn called_name(&self, namespace: Option<&str>, name: Cow<'a, str>) -> Cow<'a, str> {
         let is_offered = |namespace: Option<&str>| {
             let tool = self.names.client_tool(&provider_name(namespace, &name));
@@ -138,7 +138,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Forbids calls and drops the format, because the model has to write a summary. Also drops the tools, unless the provider's
-    /// protocol is Messages, which requires the tools that the history calls.
+    /// protocol is Messages, which requires every tool that is called in the history.
     fn forbid_calls(&mut self) {
         let conversation = &mut self.conversation;
         conversation.tool_choice = ToolChoice::Forbidden;
@@ -156,7 +156,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a request if none of its tools can be offered, unless it has no tools or forbids calls.
+    /// Refuses a request that has tools and allows calls if none of its tools can be offered.
     fn check_hosted_tool(&self) -> Result<(), Untranslatable> {
         let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
         match &self.hosted_tool {

@@ -85,7 +85,7 @@ fn write_tool_choice(conversation: &Conversation<'_>, object: &mut JsonObjectWri
     object.text("tool_choice", word);
 }
 
-/// Writes the stream option, the limits and the sampling options.
+/// Writes the stream option, and the options for the answer's length and for sampling.
 fn write_sampling(
     options: &RequestOptions<'_>,
     losses: &mut TranslationLosses,
@@ -159,7 +159,7 @@ fn write_format(
     });
 }
 
-/// Writes whether calls can be parallel, the effort of reasoning, and the cache key.
+/// Writes the option for parallel calls, the effort of reasoning, and the cache key.
 fn write_calls_and_reasoning(
     conversation: &Conversation<'_>,
     target: &TranslationTarget<'_>,

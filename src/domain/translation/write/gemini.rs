@@ -166,7 +166,7 @@ fn write_generation_config(
     Ok(())
 }
 
-/// Writes the limits and the sampling options.
+/// Writes the options for the answer's length and for sampling.
 fn write_sampling(
     options: &RequestOptions<'_>,
     losses: &mut TranslationLosses,

@@ -97,7 +97,7 @@ fn write_state(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>) 
     object.array("include", |include| include.text(ENCRYPTED_REASONING));
 }
 
-/// Writes the limits and the sampling options.
+/// Writes the options for the answer's length and for sampling.
 fn write_sampling(
     options: &RequestOptions<'_>,
     losses: &mut TranslationLosses,
@@ -132,8 +132,8 @@ fn write_sampling(
     Ok(())
 }
 
-/// Writes the effort of reasoning, and whether the answer contains a summary of it. If the client requests neither, nothing is
-/// written, because models without reasoning refuse the member.
+/// Writes the effort of reasoning, and whether the answer contains a summary of the reasoning. If the client requests neither,
+/// nothing is written, because models without reasoning refuse the member.
 fn write_reasoning(
     options: &RequestOptions<'_>,
     target: &TranslationTarget<'_>,

@@ -167,7 +167,8 @@ fn is_closed(value: &RawValue, place: SchemaPlace, depth: usize) -> bool {
     (place == SchemaPlace::Named || is_closed_object(&members)) && members.iter().all(is_inner_closed)
 }
 
-/// Whether a schema with these members describes a value that is not an object, or a closed object.
+/// Whether a schema with these members states the kind of its value and, if the value is an object, allows only the listed
+/// properties and requires all of them.
 fn is_closed_object(members: &[(Cow<'_, str>, &RawValue)]) -> bool {
     let member = |name: &str| {
         members

@@ -5,9 +5,8 @@ use self::HeadFault as Fault;
 /// The maximum number of decimal digits in a `content-length`. A number with this many digits fits into 64 bits.
 const LENGTH_DIGITS_MAX: usize = 19;
 
-/// The protocols that an `upgrade` header is allowed to name. Whether a WebSocket is opened is decided later, by the request's
-/// path. HTTP/2 (`h2c`) is allowed but ignored, because common clients offer it with every cleartext request (RFC 9110 section
-/// 7.8).
+/// The protocols that an `upgrade` header is allowed to name. The request's path decides later whether a WebSocket is opened.
+/// HTTP/2 (`h2c`) is allowed but ignored, because common clients offer it with every cleartext request (RFC 9110 section 7.8).
 const UPGRADES: [&[u8]; 2] = [b"websocket", b"h2c"];
 
 /// The limits for the head of a request.
@@ -135,7 +134,7 @@ impl HeadFault {
     ];
 }
 
-/// A detector for the end of a head that arrives in pieces. It searches each byte only once.
+/// A detector for the end of a head that arrives in pieces. It examines each byte only once.
 #[derive(Debug, Default)]
 pub struct HeadEnd {
     searched: usize,

@@ -59,7 +59,7 @@ enum StringRole {
 }
 
 /// The position within an escape in a string. `after_high` is true if the escape directly follows the first half of a surrogate
-/// pair, so that it must be the second half.
+/// pair, and must therefore be the second half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LexerEscapeState {
     None,
@@ -68,8 +68,8 @@ enum LexerEscapeState {
     Hex { digits: u8, value: u16, after_high: bool },
 }
 
-/// The number of bytes that are remembered from the end of a string's or number's last piece. They are needed because a piece can
-/// end within a UTF-8 sequence.
+/// The number of bytes that are remembered from the end of the latest piece of a string or number. They are needed because a
+/// piece can end within a UTF-8 sequence.
 const TAIL_BYTES: usize = 3;
 
 #[derive(Debug)]
@@ -120,8 +120,8 @@ impl PickLexer {
             .is_some_and(|word| word & (1 << (bit % 64)) != 0)
     }
 
-    /// Consumes bytes from the front, at most up to the next token. Returns the number of consumed bytes, and the token that they
-    /// complete, if any. The number of consumed bytes is 0 only if the token is the end of a number.
+    /// Consumes bytes from the front, at most up to the end of the next token. Returns the number of consumed bytes, and the
+    /// token that they complete, if any. The number of consumed bytes is 0 only if the token is the end of a number.
     #[inline]
     pub(super) fn advance(&mut self, bytes: &[u8]) -> (usize, Option<PickToken>) {
         match self.mode {

@@ -32,22 +32,22 @@ pub(crate) enum PickSegment {
 pub(crate) enum PickRule {
     /// Store a string, number or literal of up to [`SCALAR_BYTES_MAX`] bytes. The last one replaces earlier ones.
     Scalar,
-    /// Store all scalars of up to [`SCALAR_BYTES_MAX`] bytes, up to [`LIST_BYTES_MAX`] bytes together.
+    /// Store all scalars of up to [`SCALAR_BYTES_MAX`] bytes in a list of up to [`LIST_BYTES_MAX`] bytes.
     List,
     /// Store the JSON text of an object, array or scalar of up to [`TREE_BYTES_MAX`] bytes. The last one replaces earlier ones.
     /// Paths that lead into the value are not followed.
     Tree,
-    /// Like [`PickRule::Tree`]. In addition, read the fields with these names if an object is completely in memory (see
-    /// [`super::Picks::fields`]).
+    /// Like [`PickRule::Tree`]. In addition, read the fields with these names if the value is an object that is completely in
+    /// memory (see [`super::Picks::fields`]).
     Fields(&'static [&'static str]),
-    /// Record whether a value is present other than `null`, `false`, zero, or an empty string, object or array.
+    /// Record whether the value is present and is not `null`, `false`, zero, or an empty string, object or array.
     Presence,
     /// Count the values.
     Count,
     /// Count the strings that begin with one of these prefixes.
     CountBeginning(&'static [&'static str]),
-    /// Set bits in the marks of the object that contains the string (see [`ObjectMarks`]): the bits of the entry in `words` that
-    /// is equal to the string, or `other` if no entry is.
+    /// Set bits in the marks of the object that contains the string (see [`ObjectMarks`]). The bits are those of the entry in
+    /// `words` that is equal to the string; without such an entry, they are `other`.
     Mark {
         /// The strings to compare with, each with the bits to set.
         words: &'static [(&'static str, u8)],
@@ -63,7 +63,7 @@ pub(crate) enum PickRule {
     },
     /// Set the number in the marks of the object that contains the value, if the value is an integer from 0 to 255.
     MarkNumber,
-    /// Store the marks and the number of each object, up to [`LIST_BYTES_MAX`] bytes together.
+    /// Store the marks and the number of each object in a list of up to [`LIST_BYTES_MAX`] bytes.
     ListMarked,
     /// Count the objects whose marks, at the end of the object, have all bits of `all` and no bit of `none`.
     CountMarked {
@@ -282,7 +282,7 @@ pub(super) struct KeyBuffer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyBufferState {
-    /// The position is not in a key, or in a key that no path can match.
+    /// The position is outside of all keys, or in a key that no path can match.
     Off,
     Collecting,
     /// The key is too long or contains an escape, so no path matches it.
@@ -392,7 +392,8 @@ impl PickSlot<'_> {
         }
     }
 
-    /// Returns the list with room for `more` bytes; `None` if they would exceed the limit. Begins the list if necessary.
+    /// Returns the list, with room for `more` further bytes; `None` if the list would then exceed its limit. Begins the list if
+    /// necessary.
     fn list_with_room(&mut self, more: usize) -> Option<&mut Vec<u8>> {
         let list = self.raw.to_mut();
         if self.state == PickSlotState::Empty {
@@ -481,7 +482,7 @@ pub(super) fn is_blank(scalar: &[u8]) -> bool {
     matches!(scalar, b"null" | b"false" | b"\"\"") || is_zero()
 }
 
-/// Marks that the members of an object set while it is read. They allow conditions on several members.
+/// The marks of an object. Its members set them while the object is read. Marks allow conditions on several members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObjectMarks {
     /// The bits that the object's members have set.
@@ -492,8 +493,9 @@ pub(crate) struct ObjectMarks {
 }
 
 impl ObjectMarks {
-    /// Sets bits for the value of a member, if `json` is a string: the bits of the entry in `words` that is equal to the string,
-    /// or `other`. If `too_long` is true, the value was not buffered, and no entry is equal to it.
+    /// Sets bits for the value of a member, if `json` is a string. The bits are those of the entry in `words` that is equal to
+    /// the string; without such an entry, they are `other`. If `too_long` is true, the value was not buffered, and is equal to no
+    /// entry.
     pub(super) fn mark_word(&mut self, words: &[(&str, u8)], other: u8, json: &[u8], too_long: bool) {
         let text = match json {
             [b'"', inner @ .., b'"'] if !too_long => inner,

@@ -10,7 +10,7 @@ use crate::domain::wire::{
     usage::fields::{self, ReportField},
 };
 
-/// The number of slots to allocate at first. Few JSON values have values at more paths.
+/// The number of slots to allocate at first. Few JSON values need more.
 const SLOTS_USUAL: usize = 16;
 
 /// The number of each path's slot, counted from 1; 0 if the path has no slot.
@@ -35,7 +35,7 @@ pub(crate) struct Picks<'b> {
     touched: PathBits,
     /// The marks of the object that is being read (see [`PickRule::Mark`]).
     marks: ObjectMarks,
-    /// The fields of the last object at a path with [`PickRule::Fields`], and in `fields_json` the JSON text of that object.
+    /// The fields of the last object at a path with [`PickRule::Fields`]. `fields_json` is the JSON text of that object.
     fields: Vec<ReportField<'b>>,
     fields_json: &'b [u8],
 }

@@ -74,7 +74,8 @@ impl TextCounter {
         }
     }
 
-    /// Counts a piece of a string as the lexer splits it: bytes without a backslash, or one byte of an escape.
+    /// Counts one of the pieces into which the lexer splits a string. A piece is either bytes without a backslash, or one byte of
+    /// an escape.
     #[inline]
     pub(crate) fn push_run(&mut self, piece: &[u8]) {
         match (self.escape, piece) {

@@ -1,5 +1,5 @@
-//! The positions in a request body at which state at a provider, or a model other than the requested one, can be named. A table
-//! for each protocol contains the members that lead from one position to another.
+//! The positions in a request body that can name state at a provider, or a model other than the requested one. A table for each
+//! protocol contains the members that lead from one position to another.
 //!
 //! The positions are those of the vendors' published types: `tests/sdk/state_places.py` walks through these types and compares
 //! them with the table. A provider refuses unknown members, so none of them leads to state. Content is an exception: an unknown
@@ -66,7 +66,7 @@ pub(super) enum BodyPosition {
     OwnEncryptedContent,
     OwnResult,
     OwnSummary,
-    /// The other members of an input item, and everything nested in content.
+    /// The members of an input item that have no position of their own, and everything nested in content.
     Parts,
     /// The tools of a Responses request.
     Tools,
@@ -158,8 +158,8 @@ impl BodyPosition {
         }
     }
 
-    /// Returns the position that is used for members whose keys do not denote a model. At a model's name in content, it is the
-    /// position of the content around the name. Everywhere else, it is this position itself.
+    /// Returns the position that determines the members whose keys do not denote a model. If this position is that of a model's
+    /// name in content, the position of the surrounding content is returned; otherwise this position itself.
     const fn without_model(self) -> Self {
         match self {
             Self::BlockModel => Self::Blocks,

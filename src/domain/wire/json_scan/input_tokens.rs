@@ -11,8 +11,8 @@ use crate::domain::wire::tokens::TokenFactor;
 
 /// The number of tokens of an image of any size: the number that providers charge for an image of a megapixel or more.
 const IMAGE_TOKENS: u64 = 1_600;
-/// The number of tokens of a document in base64 for each [`DOCUMENT_STEP_BYTES`] or part of them. A document is a PDF or an
-/// unknown payload.
+/// The number of tokens that each block of [`DOCUMENT_STEP_BYTES`] in a base64 document takes. The last block can be shorter. A
+/// document is a PDF or an unknown payload.
 const DOCUMENT_STEP_TOKENS: u64 = 3_000;
 /// The length of about two pages in base64, in bytes.
 const DOCUMENT_STEP_BYTES: u64 = 100 << 10;

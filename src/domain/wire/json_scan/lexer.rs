@@ -109,7 +109,7 @@ impl StrictLexer {
         Ok(kind.map(|kind| self.token(kind)))
     }
 
-    /// Skips the tokens for which `goes_on` is true, and the next one. Returns the end of the last skipped token.
+    /// Skips all tokens up to and including the first one for which `goes_on` is false. Returns the end of that token.
     ///
     /// # Errors
     /// The text violates the grammar, or ends before a token for which `goes_on` is false.

@@ -12,7 +12,7 @@ use crate::domain::wire::provider_state::StateId;
 /// The maximum number of identifiers that are recorded for one answer, in each list of [`CreatedState`].
 pub(super) const MADE_MAX: usize = 256;
 
-/// The paths of identifiers of state in the events and complete bodies of the Messages protocol.
+/// The paths at which events and complete bodies of the Messages protocol contain identifiers of state.
 pub(super) const MESSAGES: &[PickPath] = &[
     single_path(&[Key("message"), Key("container"), Key("id")]),
     single_path(&[Key("delta"), Key("container"), Key("id")]),
@@ -34,7 +34,7 @@ pub(super) const MESSAGES: &[PickPath] = &[
     ]),
 ];
 
-/// The paths of identifiers of state in the events and complete bodies of the Responses protocol. The state at the first
+/// The paths at which events and complete bodies of the Responses protocol contain identifiers of state. The state at the first
 /// [`KEPT_RESPONSES`] paths exists only if the provider stores the answer.
 pub(super) const RESPONSES: &[PickPath] = &[
     single_path(&[Key("item"), Key("id")]),
@@ -66,7 +66,7 @@ pub(super) const RESPONSES: &[PickPath] = &[
 /// The number of paths in [`RESPONSES`] whose state exists only if the provider stores the answer.
 const KEPT_RESPONSES: usize = 4;
 
-/// The paths of identifiers of state in the chunks of the Gemini-style protocol.
+/// The paths at which chunks of the Gemini-style protocol contain identifiers of state.
 pub(super) const GEMINI: &[PickPath] = &[list_path(&[
     Key("candidates"),
     Each,

@@ -83,8 +83,8 @@ impl AnswerDialect {
     }
 
     /// Returns the members of an event that can differ in the next event, if this event only adds text to an answer that already
-    /// has content; `None` for any other event. A later event that differs only in its text and these members changes nothing
-    /// else, except for its number (see [`Self::set_number`]) and the usage (see [`Self::set_usage`]).
+    /// has content; `None` for any other event. A later event that differs only in its text and these members adds its text, and
+    /// changes nothing else except the sequence number (see [`Self::set_number`]) and the usage (see [`Self::set_usage`]).
     pub(super) fn text_delta(&self, picks: &Picks<'_>) -> Option<TextDelta> {
         let varying = match self {
             Self::Messages(_) => messages::MessagesState::is_text_delta(picks).then_some([].as_slice())?,

@@ -29,7 +29,7 @@ const ERROR: usize = 4;
 const ERROR_STATUS: usize = 5;
 const ERROR_CODE: usize = 6;
 const SEARCHES: usize = 7;
-/// The index of the path of text parts. The paths of all other kinds of parts that are content follow it.
+/// The index of the path of text parts. The paths of the other kinds of content parts follow it.
 const FIRST_CONTENT: usize = 8;
 
 macro_rules! part {
@@ -337,7 +337,7 @@ fn last_reason<'p>(picks: &'p Picks<'_>, path: usize) -> Option<Cow<'p, str>> {
     picks.each_text(path).filter(|reason| !is_none(reason)).last()
 }
 
-/// Returns the error object for a break, which is the data of an event or the last element of an array.
+/// Returns the error object for a break. The object becomes the data of an event or the last element of an array.
 pub(super) fn failure_chunk(why: Break) -> Value {
     let status = match why {
         Break::ProviderCut | Break::ProviderEnded | Break::Stopped => 503,
@@ -380,7 +380,7 @@ const REASON: u8 = 1 << 1;
 /// The maximum number of candidates that are distinguished. Further ones share the last bit. The vendor allows at most eight
 /// (<https://ai.google.dev/api/generate-content>, `candidateCount`).
 const PLACES: u8 = 64;
-/// The JSON texts that mean no finish reason: the name and the number of that enum value.
+/// The JSON texts that mean that there is no finish reason: an enum value, written as its name or as its number.
 const NO_REASON: &[&str] = &["\"FINISH_REASON_UNSPECIFIED\"", "0"];
 
 /// The paths whose values mark the candidates of a chunk.
@@ -395,7 +395,8 @@ const CANDIDATE_PATHS: [PickPath; 3] = [
         },
     ),
 ];
-/// The index in [`CANDIDATE_PATHS`] of the path of each candidate. [`INDEX`] is the index of the path of a candidate's number.
+/// The index in [`CANDIDATE_PATHS`] of the path that leads to the candidates. [`INDEX`] is the index of the path that leads to a
+/// candidate's number.
 const EACH: usize = 0;
 const INDEX: usize = 1;
 
@@ -423,8 +424,8 @@ struct Candidates {
 }
 
 impl Candidates {
-    /// Handles the candidates of a chunk. A candidate without a number gets its index in the chunk, because an `index` of zero is
-    /// omitted. `refuses` is true if the chunk refuses the prompt.
+    /// Handles the candidates of a chunk. If a candidate has no number, its position in the chunk is used as the number, because
+    /// an `index` of zero is omitted. `refuses` is true if the chunk refuses the prompt.
     fn on_chunk(&mut self, candidates: impl Iterator<Item = ObjectMarks>, refuses: bool) {
         for (place, ObjectMarks { bits, number }) in (0..PLACES).chain(std::iter::repeat(PLACES)).zip(candidates) {
             let candidate = 1 << number.unwrap_or(place).min(PLACES - 1);
@@ -462,7 +463,7 @@ macro_rules! count {
 /// The rule that counts the media types of images.
 const IMAGE: PickRule = PickRule::CountBeginning(&["image"]);
 
-/// The paths that count calls of the provider's own tools, then their results, then images.
+/// The paths that count, in this order, the calls of the provider's own tools, the results of these calls, and images.
 const TOOL_PATHS: [PickPath; 6] = [
     count!(PickRule::Count, "executableCode"),
     count!(PickRule::Count, "toolCall"),
@@ -472,7 +473,7 @@ const TOOL_PATHS: [PickPath; 6] = [
     count!(IMAGE, "fileData", "mimeType"),
 ];
 
-/// The number of calls of the provider's own tools, of their results, and of images so far.
+/// The numbers of calls of the provider's own tools, of results of these calls, and of images in the answer so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProviderToolCounts {
     calls: u64,

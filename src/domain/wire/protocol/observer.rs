@@ -148,7 +148,7 @@ impl Observer {
     }
 
     /// Reads, without buffers, the body of a non-streaming answer that has arrived in one piece, as most small bodies do. Returns
-    /// false and reads nothing if the piece is not such a body. `rest` is the piece after the first bytes.
+    /// false and reads nothing if the piece is not such a body. `rest` is the part of the piece after `first_bytes`.
     fn read_complete_body(&mut self, chunk: &[u8], rest: &[u8], first_bytes: &[u8]) -> bool {
         let FramingState::Json(body) = &mut self.frame else {
             return false;
@@ -209,8 +209,8 @@ impl Observer {
         }
     }
 
-    /// Reads bytes of an event stream that begin at offset `place` of the piece. A recognised event touches only fields that are
-    /// close together in memory.
+    /// Reads bytes of an event stream that begin at offset `place` of the piece. For a recognised event, the function accesses
+    /// only fields that are close together in memory.
     fn read_events(&mut self, chunk: &[u8], place: usize) {
         let FramingState::Sse(events) = &mut self.frame else {
             return;
@@ -274,8 +274,8 @@ impl Observer {
         }
     }
 
-    /// Returns the answer including an event that lacks only its end, or including a body that has not ended; `None` if there is
-    /// neither.
+    /// Returns the answer including the current event or body, if the event lacks only its end or the body has not ended;
+    /// otherwise `None`.
     fn unfinished_answer(&self) -> Option<AnswerProgress> {
         match &self.frame {
             FramingState::Sse(EventStreamState { framer, .. })

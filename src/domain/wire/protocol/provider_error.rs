@@ -116,9 +116,9 @@ fn responses_code(status: u16) -> &'static str {
     }
 }
 
-/// Returns the error status of a body that is an error although it came with a 2xx status. Such a body has no content, and its
-/// `success` is false, its `code` is an HTTP status of 400 or above, or it has an `error`. `None` if the body is not an error or
-/// cannot be read.
+/// Returns the error status of a body that is an error although it came with a 2xx status. Such a body has no content and shows
+/// the failure in one of three ways: its `success` is false, its `code` is an HTTP status of 400 or above, or it has an `error`.
+/// `None` if the body is not an error or cannot be read.
 pub(crate) fn failure_in_success(body: &[u8]) -> Option<u16> {
     let Value::Object(fields) = serde_json::from_slice(body.get(..ERROR_BODY_BYTES_MAX).map_or(body, |_| b"")).ok()?
     else {
@@ -372,7 +372,7 @@ fn matching_parts(text: &[u8], search: &CredentialSearch<'_>) -> Vec<Range<usize
 }
 
 /// Phrases, in lower case, with which hosts report that the prompt is longer than the model's context. The comments name the
-/// hosts. The tests contain complete messages, with the places where they are published.
+/// hosts. The tests contain complete messages and name their published sources.
 const OVERFLOW_WORDS: [&str; 18] = [
     // OpenAI's chat/completions and the hosts that use the same phrase: DeepSeek, OpenRouter, vLLM. Also Mistral, Together,
     // Fireworks, Ollama, LM Studio, and NVIDIA.

@@ -200,7 +200,7 @@ impl ResponsesState {
 
     /// Returns the members of an event that can differ in the next one, if the event only adds text (see
     /// [`super::dialect::AnswerDialect::text_delta`]); otherwise `None`. Such an event has a sequence number. It can also have
-    /// padding, which hides its length (<https://platform.openai.com/docs/api-reference/responses/create>,
+    /// padding, which hides the length of the text (<https://platform.openai.com/docs/api-reference/responses/create>,
     /// `include_obfuscation`).
     pub(super) fn varying_members(picks: &Picks<'_>) -> Option<&'static [VaryingMember]> {
         let is_delta = picks.raw(TYPE).is_some_and(|kind| kind.ends_with(br#".delta""#));
@@ -337,7 +337,7 @@ fn read_number(picks: &Picks<'_>, path: usize) -> Option<u64> {
 }
 
 /// Whether the event that starts an item contains content. A message or a reasoning item starts empty. The start of any other
-/// item is content, for example of a tool call.
+/// item, for example of a tool call, is content.
 fn item_is_content(picks: &Picks<'_>) -> bool {
     picks
         .text(ITEM_TYPE)

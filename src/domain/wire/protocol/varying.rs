@@ -7,7 +7,8 @@ use crate::domain::wire::json_pick::{
     PickSegment::{self, Each, Key},
 };
 
-/// The maximum number of digits of a number that is allowed to differ. Every parser reads numbers of this length exactly.
+/// The maximum number of digits of a number that is allowed to differ. Every parser reads a number of this length without loss of
+/// precision.
 const DIGITS_MAX: usize = 15;
 
 /// A member of a protocol's events whose value differs from event to event.
@@ -28,7 +29,7 @@ pub(super) enum VaryingKind {
     Number,
     /// Padding, a string that hides the length of the text.
     Filling,
-    /// A number in the usage of the event, or another number, which weir does not read.
+    /// A number in the usage of the event, or another number that weir does not read.
     Count,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct TextDelta {
     pub(super) usage: Option<VerbatimMember>,
 }
 
-/// A member of an event whose value is located by its length, without being parsed.
+/// A member whose value in an event is found by the member's key and the value's length, without being parsed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VerbatimMember {
     /// The member's key as it is written, including its quotes.

@@ -60,7 +60,7 @@ pub(super) struct FrameMember {
 /// The purpose of a client's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientFrameKind {
-    /// `response.create`, or a frame that cannot be read. Such a frame is refused like a POST with an invalid body.
+    /// `response.create`, or a frame that cannot be read. An unreadable frame is refused like a POST with an invalid body.
     Create,
     /// `response.steer`, which weir does not support.
     Steer,
@@ -219,8 +219,8 @@ pub(crate) fn join_items(first: &[u8], second: &[u8]) -> Vec<u8> {
 /// Splits the text of one JSON object into its members.
 ///
 /// # Errors
-/// The text is not one object, has too many members, or is ambiguous for other JSON parsers (a name with an escape, or the same
-/// name twice). The error is a message for the client.
+/// The text is not one object or has too many members. Or other JSON parsers could read it differently, because a name contains
+/// an escape or occurs twice. The error is a message for the client.
 pub(super) fn split_members(text: &[u8]) -> Result<Vec<FrameMember>, &'static str> {
     let malformed = "the frame is not one JSON object, or is nested too deeply";
     let offset = |rest: &[u8]| text.len() - rest.len();

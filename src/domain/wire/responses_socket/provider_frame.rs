@@ -19,7 +19,7 @@ use crate::domain::wire::{
     },
 };
 
-/// The head of the answer to a POST whose events arrive as frames.
+/// The head of an answer whose events arrive as frames.
 pub(crate) const STREAM_HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
 
@@ -29,7 +29,8 @@ pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// The code of the error with which a provider ends a WebSocket that has reached its maximum age.
 pub(crate) const AGE_REACHED: &str = "websocket_connection_limit_reached";
 
-/// The code of the error with which a provider refuses to continue a response that its WebSocket does not have.
+/// The code of the error with which a provider refuses to continue a response, because the response is not available on this
+/// WebSocket.
 pub(crate) const PARENT_GONE: &str = "previous_response_not_found";
 
 /// The beginning of a `response.create` frame.
@@ -38,7 +39,7 @@ const CREATE: &[u8] = br#"{"type":"response.create""#;
 /// WebSocket.
 const STREAM_MEMBER: &[u8] = br#""stream":true}"#;
 
-/// The beginning of `input` in each body that weir builds for the continuation of a response.
+/// The beginning of `input` in each body that weir builds to continue a response.
 const INPUT_MEMBER: &[u8] = br#""input":["#;
 
 /// The maximum number of headers that are read from an error frame.

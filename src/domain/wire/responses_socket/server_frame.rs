@@ -163,7 +163,7 @@ pub(crate) struct SocketError {
 }
 
 impl SocketError {
-    /// Creates an error of weir's own that concerns the socket.
+    /// Creates an error that weir itself reports on a socket.
     pub(crate) fn new(status: u16, code: &str, message: &str) -> Self {
         let error = json!({ "type": responses::error_type(status), "code": code, "message": message, "param": null });
         Self {
@@ -240,7 +240,8 @@ impl SocketError {
     }
 }
 
-/// Builds the error object for an `error` event that has the error's fields as its own members instead of an `error` object.
+/// Builds the error object for an `error` event that contains no `error` object. The fields of the error are members of the event
+/// itself.
 pub(super) fn flat_error(status: u16, data: &[u8]) -> Vec<u8> {
     let field = |name: &[u8]| {
         let value = member(data, name).and_then(unescaped);
@@ -337,8 +338,8 @@ pub(crate) fn warm_up_events(id: &str, model: &str, created_at: i64) -> Vec<u8> 
     text.into_bytes()
 }
 
-/// Returns the value of a member of a JSON object, as it is written; `None` if the object has no such member or is malformed
-/// before it.
+/// Returns the value of a member of a JSON object, as it is written; `None` if the object has no such member, or is malformed
+/// before that member.
 pub(super) fn member<'t>(object: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
     let mut rest = skip_space(skip_space(object).strip_prefix(b"{")?);
     loop {

@@ -1,5 +1,5 @@
-//! Determines the usage that a request is billed for. It is the usage that the provider reports, if the report exists, is
-//! plausible, and stays within the request's limits. The rest is estimated.
+//! Determines the usage that a request is billed for. A provider's report is billed if it is plausible and within the request's
+//! limits. Usage that the provider does not report is estimated.
 //!
 //! | what happened | what is billed | source |
 //! |---|---|---|
@@ -25,7 +25,7 @@
 //!
 //! So a mistake of a provider costs hundreds of dollars at most, and usually no more than the client's own limit allows.
 //!
-//! An estimate of output never exceeds the requested limit or the model's.
+//! An estimate of output never exceeds the requested limit or the model's limit.
 //!
 //! Hidden reasoning is only in the provider's report, so an answer that is interrupted before the report is billed without it.
 //! For this reason, answers of models with hidden reasoning are read to their end when a client disconnects (`on_client_gone` of

@@ -1,9 +1,10 @@
 //! The state machine that determines the kind of each byte, from the byte's class and the bytes before it. Its states are called
 //! places.
 //!
-//! A tokenizer first splits a text at the edges of words, numbers, punctuation and white space, and then each piece by its
-//! vocabulary. So a byte at the beginning of a piece has a higher value, and a long piece is worth more than a short one. For
-//! this reason, there are different places within a word, a number or a run. A byte costs two lookups and no branches.
+//! A tokenizer first splits a text into pieces at the edges of words, numbers, punctuation and white space. Then it splits each
+//! piece into tokens of its vocabulary. So a byte at the beginning of a piece has a higher value, and a long piece is worth more
+//! than a short one. For this reason, there are different places within a word, a number or a run. Counting a byte takes two
+//! lookups and no branches.
 
 use crate::domain::wire::tokens::O200K;
 
@@ -27,7 +28,7 @@ const NEWLINE: u8 = 5;
 const JOINER: u8 = 6;
 const PUNCTUATION: u8 = 7;
 const CONTROL: u8 = 8;
-/// A byte after the first byte of a character: 0x80. The next constant is the class of all other such bytes.
+/// The byte 0x80, which is never the first byte of a character. The next constant is the class of all other such bytes.
 const WITHIN_80: u8 = 9;
 const WITHIN: u8 = 10;
 /// The first byte of a character of two bytes: C2. The next constants are for Latin, Greek and Cyrillic letters, and for other
@@ -71,8 +72,8 @@ const IN_KANA: u8 = 42; // 42..=45
 const KANA_MAX: u8 = 4;
 const IN_HANGUL: u8 = 46; // 46..=49
 const HANGUL_MAX: u8 = 4;
-/// The place after the byte E3. The byte after E3 determines the kind. There are five such places: for zero, one, two, three, and
-/// at least four Japanese syllables before E3.
+/// The place after the byte E3. The byte after E3 determines the kind of the character. There are five such places, because a
+/// place also says how many Japanese syllables precede E3: zero, one, two, three, or at least four.
 const AFTER_E3: u8 = 50; // 50..=54
 const IN_WIDE: u8 = 55;
 const IN_INDIC: u8 = 56; // 56..=59
@@ -384,7 +385,7 @@ const fn mark(place: u8, first: u8, after: u8) -> PlaceStep {
     }
 }
 
-/// Returns the step of a letter whose kind does not depend on its place in the word, except for the first letter.
+/// Returns the step of a letter. The first letter of a word has the kind `first`, and every further letter has the kind `other`.
 const fn letters(place: u8, first: u8, other: u8) -> PlaceStep {
     let before = in_run(place, IN_LETTERS, LETTERS_MAX);
     to(

@@ -73,8 +73,8 @@ impl FrameDecoder {
 
     /// Takes the next event from the front of `bytes`, which contains the bytes that have arrived and have not been taken yet.
     /// Returns `None` if the next event needs more bytes. A message can end without further bytes, so the caller calls this
-    /// method until it returns `None`. An incomplete header or control frame, which is shorter than 125 bytes, remains in
-    /// `bytes`.
+    /// method until it returns `None`. An incomplete header or control frame remains in `bytes`, where it occupies less than 125
+    /// bytes.
     ///
     /// A piece of a payload is not copied: it is unmasked in `bytes` and split off. After a close frame or a fault, all further
     /// bytes are discarded.

@@ -85,7 +85,7 @@ pub(super) struct EndpointVisit {
     pub(super) sent: u8,
 }
 
-/// The permits of the circuits that an attempt uses. Each is taken out when its result is known.
+/// The permits of the circuits that an attempt uses. Each permit is taken out when the result for its circuit is known.
 #[derive(Debug)]
 struct Permits {
     model: Option<CircuitPermit>,
@@ -104,8 +104,9 @@ impl ProviderAccess {
         Some(Self { model, credential })
     }
 
-    /// Acquires access whatever the state of the circuits. A request that names provider state gets the credential that served
-    /// the state, if that credential is known and still configured. Returns `None` if the provider has no credentials.
+    /// Acquires access whatever the state of the circuits. A request that names provider state gets the credential under which
+    /// the provider stored the state, if that credential is known and still configured. Returns `None` if the provider has no
+    /// credentials.
     pub(super) fn force(endpoint: &Endpoint, asking: RoutingContext<'_>) -> Option<Self> {
         let credentials = &endpoint.pool.credentials;
         let known = asking.hints.served_by(endpoint);
@@ -176,7 +177,7 @@ impl EndpointVisit {
         self.endpoint.backends.has_untried(&self.failed)
     }
 
-    /// Chooses another credential that is usable; returns `None` if no untried one is.
+    /// Chooses a usable credential that has not been tried; returns `None` if there is none.
     pub(super) fn next_credential(&mut self, asking: RoutingContext<'_>) -> Option<ChosenCredential> {
         self.tried.push(Arc::clone(&self.credential));
         let (session, probing) = (asking.session(), asking.hints.probing);

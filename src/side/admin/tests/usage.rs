@@ -149,7 +149,7 @@ async fn without_an_account_all_are_told_some_at_a_time() {
 async fn a_question_that_cannot_be_answered_says_why() {
     let admin = filled(1).await;
     for (query, why) in [
-        ("by=hour", "by: give day, model, key or tag"),
+        ("by=hour", "by: unknown value; give day, model, key or tag"),
         ("from=soon", "--from: give a date"),
         (
             "from=2026-11-20&until=2026-11-20",

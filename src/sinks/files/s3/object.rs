@@ -45,8 +45,8 @@ struct ObjectState {
     key: String,
     length: u64,
     tail: Bytes,
-    /// The folder for the file of the prefetched part. That part is on disk, because row groups can be large and many objects can
-    /// be open.
+    /// The folder for the file that contains the prefetched part. The part is on disk, because row groups can be large and many
+    /// objects can be open.
     folder: PathBuf,
     prefetched: Mutex<Option<PrefetchedPart>>,
 }
@@ -79,8 +79,8 @@ impl BucketObject {
         })))
     }
 
-    /// Returns a copy that has only the end of the object, as if it had just been opened. `None` if more than the end is in
-    /// memory, because the server does not support ranges.
+    /// Returns a copy that has only the end of the object, as if it had just been opened. Returns `None` if the server does not
+    /// support ranges, because then the complete object is in memory.
     pub(in super::super) fn with_end_only(&self) -> Option<Self> {
         let parts = &self.0;
         let is_end = parts.tail.len() as u64 <= TAIL_BYTES;
@@ -284,8 +284,9 @@ impl BucketClient {
         })
     }
 
-    /// Lists one page of the names that begin with `prefix`. With `by_folder`, names are cut off after the next `/` and each is
-    /// listed once. `continued` is the position from the previous page; `None` for the first page.
+    /// Lists one page of the names that begin with `prefix`. With `by_folder`, each name is cut off after the first `/` that
+    /// follows `prefix`, and equal names are listed once. `continued` is the position from the previous page; `None` for the
+    /// first page.
     pub(in super::super) fn list(
         &self,
         prefix: &str,

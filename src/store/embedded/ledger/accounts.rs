@@ -316,11 +316,11 @@ pub(super) fn first_kept_day(now_ms: i64) -> i64 {
     now_ms.div_euclid(DAY_MS) - i64::from(RETENTION_DAYS)
 }
 
-/// The state of accounts that is only in memory, by account.
+/// The part of the accounts' state that is only in memory, by account.
 pub(crate) type HandoverState = Vec<(String, VolatileState)>;
 
 impl AccountTable {
-    /// Returns the current state of the accounts that is only in memory.
+    /// Returns the part of the accounts' current state that is only in memory.
     pub(in crate::store::embedded::ledger) fn handover_state(&self) -> HandoverState {
         let accounts = self.accounts.read();
         let of = accounts
@@ -357,7 +357,7 @@ impl AccountTable {
             if behind_days > 0 {
                 tracing::warn!(
                     behind_days,
-                    "old daily sums and stability hours are removed only one day at a time, because weir was not running for \
+                    "old daily sums and old hours of the stability record are removed only one day at a time, because weir was not running for \
                      days or the clock has jumped; check the clock. If the clock is right, `weir store prune` removes all old \
                      days at once"
                 );
@@ -389,9 +389,9 @@ impl AccountTable {
 }
 
 impl EmbeddedLedger {
-    /// Writes changes until `shutdown` becomes true or its sender is dropped, then once more. Each hour, `applied` reads
-    /// which steps the journals have recorded as applied. When all of these steps are in the file, the function that
-    /// `applied` returned is called.
+    /// Writes changes until `shutdown` becomes true or its sender is dropped, then once more. Each hour, `applied` reads which
+    /// steps the journals have recorded as applied, and returns a function. This function is called once all of these steps are
+    /// in the file.
     pub(crate) async fn run<W: FnOnce()>(
         &self,
         mut shutdown: watch::Receiver<bool>,
@@ -457,7 +457,7 @@ impl Upkeep {
                 books.remove_old(now_ms)
             };
             if let Err(error) = blocking(keep_house).await {
-                tracing::warn!(%error, "cannot remove old daily sums and stability hours; trying again in an hour");
+                tracing::warn!(%error, "cannot remove old daily sums and old hours of the stability record; trying again in an hour");
             }
         }
         outcome.is_ok()

@@ -181,7 +181,8 @@ impl LedgerFile {
     }
 }
 
-/// Begins a two-phase transaction. After such a transaction, a start does not have to read the whole file.
+/// Begins a two-phase transaction. If the process crashes after such a transaction, the file can be opened without reading all of
+/// it.
 fn begin_write(database: &Database) -> Result<WriteTransaction, redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);

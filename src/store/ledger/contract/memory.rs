@@ -1,4 +1,4 @@
-//! A ledger that consists only of reference models, with which the real ledgers are compared, and a store that is based on it.
+//! The reference model of a ledger, with which the real ledgers are compared, and a store in memory that is based on the model.
 //! The tests and the random program are run with that store first.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};

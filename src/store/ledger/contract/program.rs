@@ -55,8 +55,8 @@ struct Program<'a> {
     fixture: &'a Fixture,
     model: Model,
     rng: StdRng,
-    /// Whether the program uses rate limits. It does not if the engine's state rolls back, because the levels of buckets are not
-    /// sent again.
+    /// Whether the program uses rate limits. It does not if failovers are simulated, because nodes do not send the levels of
+    /// token buckets again after a failover.
     with_rates: bool,
     rolled_back: bool,
     keys: Vec<KeyRecord>,
@@ -274,7 +274,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Makes an operator's change of a balance. Changes without an operation id go through one node for each account.
+    /// Makes an operator's change of a balance. For each account, one node makes all changes without an operation id.
     fn administer(&mut self) {
         let account = usize::from(self.one_of(3));
         // A change with an operation id may come from any node. Its amount follows from the id, because only the first one has an

@@ -25,7 +25,7 @@ pub(super) enum BatchItem<'a> {
 pub(super) struct SettlementBatch<'a> {
     /// The number of the first settlement.
     first: u64,
-    /// The number after that of the last settlement.
+    /// The number that follows the number of the last settlement.
     next: u64,
     day: i64,
     groups: Vec<SettlementGroup<'a>>,

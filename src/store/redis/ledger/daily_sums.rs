@@ -1,5 +1,5 @@
-//! Daily sums in Redis: reading and replacing them, and the format of the scripts. For each subject, the format is
-//! `;model=number|number|...` for each model.
+//! Daily sums in Redis: reading and replacing them, and the format of the scripts. The sums of one subject are a string that
+//! contains `;model=number|number|...` for each model.
 
 use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
 
@@ -173,7 +173,7 @@ impl RedisLedger {
     }
 
     /// Stores the sums of subjects by model. If `seen` is given, they replace all sums of the day, provided that the account's
-    /// sums still have exactly `seen` requests. If `seen` is `None`, each of them replaces only the sums of its subject. Returns
+    /// sums still count exactly `seen` requests. If `seen` is `None`, each of them replaces only the sums of its subject. Returns
     /// whether the sums were stored.
     pub(super) async fn put_subjects(
         &self,

@@ -32,7 +32,7 @@ const READ_EVERY_AWAY: Duration = Duration::from_millis(200);
 const READ_PAUSE: Duration = Duration::from_millis(20);
 /// The timeout for reading the slot map from one node, including the connect.
 const READ_WAIT_MAX: Duration = Duration::from_millis(300);
-/// The number of consecutive slot maps without a server after which the server's lane ends.
+/// A server's lane ends when the server is missing from this number of consecutive slot maps.
 const ABSENT_MAX: u32 = 10;
 
 /// The lanes of a cluster, and its slot map.
@@ -265,7 +265,10 @@ impl Cluster {
                     return false;
                 }
             }
-            tracing::info!(masters = map.masters().len(), "read the slot map of the redis cluster");
+            tracing::info!(
+                masters = map.masters().len(),
+                "the slot map of the redis cluster was read"
+            );
             *known = Some(Ok(Arc::clone(&map)));
             true
         });

@@ -143,8 +143,9 @@ impl Sentinels {
         numbered.map(move |(steps, node)| ((first + steps) % self.nodes.len().max(1), node))
     }
 
-    /// Queries each sentinel until one names a server that confirms that it is the master. If a named server has become a
-    /// replica, uses the master of that replica. The sentinels may not know this master yet if they did not perform the failover.
+    /// Queries one sentinel after the other for the master, until the named server confirms this role. If the named server has
+    /// become a replica, uses the replica's master. The sentinels may not know that master yet if they did not perform the
+    /// failover.
     async fn open(&self, lane: &Arc<MasterLane>) -> Result<DialedConnection, String> {
         let mut reasons = Vec::new();
         for (index, sentinel) in self.in_turn() {
@@ -215,7 +216,8 @@ impl Sentinels {
         }
     }
 
-    /// Returns a connection on which the sentinel announces switches of the master, if the user may subscribe to them.
+    /// Connects to a sentinel, and subscribes to its announcements of a new master. If the user may not subscribe, returns the
+    /// connection without the subscription.
     async fn subscribe(
         &self,
         sentinel: &RedisAddress,
@@ -243,8 +245,8 @@ impl Sentinels {
         Ok(connection)
     }
 
-    /// Queries the sentinel for the master repeatedly, and at once when the sentinel announces a switch. Records the master that
-    /// it names. Returns when the connection is lost.
+    /// Queries the sentinel for the master at intervals, and at once when the sentinel announces a switch. Records each master
+    /// that the sentinel names. Returns when the connection is lost.
     async fn listen(&self, mut connection: MultiplexedConnection, told: &SentinelPushes, lane: &MasterLane) {
         while let Ok(Ok(named)) = timeout(SENTINEL_WAIT_MAX, self.fetch_master(&mut connection)).await {
             lane.announced.send_if_modified(|known| {
@@ -329,7 +331,7 @@ impl MasterLane {
         })
     }
 
-    /// Records why a server that answers is not used, and returns that reason.
+    /// Records the reason why a server is not used although it answers. Returns the reason.
     pub(super) fn refuse(&self, reason: String) -> String {
         self.status.lock().refusal = Some(reason.clone());
         reason

@@ -114,17 +114,17 @@ const WHOLE_WAIT: Duration = Duration::from_millis(200);
 const SLOTS_AT_ONCE: usize = 256;
 /// The timeout of the answer to a query in the search for misplaced keys.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Maximum number of keys of a hash slot that are examined. If a master does not own the slot, either most of its keys in the
-/// slot are weir's, or none are.
+/// Maximum number of keys that are examined per hash slot. If a master has keys in a slot that it does not own, either most of
+/// these keys are weir's, or none are.
 const KEYS_AT_ONCE: usize = 100;
 /// Maximum number of hash slots that the log names.
 const NAMED_MAX: usize = 5;
 
 type MisplacedBySlot = BTreeMap<HashSlot, MisplacedKey>;
 
-/// Searches the masters for keys of weir in hash slots that they do not own. While a slot is being moved, such keys exist for a
-/// moment. If the move is interrupted, or if a failover happens during the move, they remain. The data of an account may then be
-/// divided between two masters. No call sees both parts, so the operator must be notified.
+/// Searches each master for keys of weir in hash slots that the master does not own. While a slot is being moved, such keys exist
+/// for a moment. If the move is interrupted, or if a failover happens during the move, they remain. The data of an account may
+/// then be divided between two masters. No call sees both parts, so the operator must be notified.
 pub(super) struct MisplacedKeys {
     /// The prefix of the names of weir's keys.
     prefix: String,
@@ -173,7 +173,7 @@ impl MisplacedKeys {
                     if !std::mem::replace(&mut was_refused, true) {
                         tracing::warn!(
                             reason = error.0,
-                            "cannot check whether hash slots of the redis cluster are split between masters"
+                            "cannot check whether a redis master has keys of a hash slot that belongs to another master"
                         );
                     }
                 }
@@ -198,7 +198,7 @@ impl MisplacedKeys {
             );
         }
         if found.is_empty() && !before.is_empty() {
-            tracing::info!("no hash slot of the redis cluster is split between masters any more");
+            tracing::info!("no redis master has keys of another master's hash slot any more");
         }
     }
 

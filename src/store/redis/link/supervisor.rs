@@ -35,7 +35,7 @@ const RIGHTS_EVERY: Duration = Duration::from_secs(30);
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl MasterLane {
-    /// Maintains a connection to the master. Cancel this to stop; an established connection can still be used after that.
+    /// Maintains a connection to the master until the future is dropped. An established connection can still be used after that.
     pub(super) async fn maintain(self: &Arc<Self>, finder: &MasterFinder) {
         let mut pauses = RetryPauses::new();
         let mut is_away = false;
@@ -123,8 +123,8 @@ impl MasterLane {
         }
     }
 
-    /// Watches the connection, and returns when it is given up. Reasons are that it was closed, that a call got no answer, that
-    /// another master was announced, that rights are missing, or that the server's report does not permit its use.
+    /// Watches the connection, and returns when it is given up. It is given up if it was closed, a call got no answer, another
+    /// master was announced, rights are missing, or the server's report shows that the server cannot be used.
     async fn watch(
         &self,
         number: u64,

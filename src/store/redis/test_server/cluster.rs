@@ -111,7 +111,7 @@ impl TestCluster {
         self.servers[0].ask(&["CLUSTER", "KEYSLOT", key]).await
     }
 
-    /// Waits until scripts have been called `more` times after the beginning of this wait. Redirected calls are included.
+    /// Waits until scripts have been called `more` times since this function was called. Redirected calls are included.
     pub(crate) async fn until_called(&self, more: u64) {
         let before = self.calls().await;
         until("scripts are called", async || self.calls().await >= before + more).await;

@@ -31,7 +31,7 @@ use crate::domain::translation::{
 const END_MARK: &str = "[DONE]";
 /// The finish reason that is assumed where the provider has given none.
 const USUAL_REASON: &str = "stop";
-/// The index of a call in `function_call`, the older member for a single call.
+/// The index given to the call in `function_call`, the older member for a single call.
 const LEGACY_INDEX: u64 = u64::MAX;
 
 /// The reader of one answer.

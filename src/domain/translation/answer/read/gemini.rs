@@ -188,7 +188,8 @@ impl GeminiAnswerReader {
         emit(AnswerEvent::Cited(source))
     }
 
-    /// Reports a signature that belongs to no call as lost, because it is useless without the part that contains it.
+    /// Reports the retained signature, if there is one, as lost: no call has taken it, and it is useless without the part that
+    /// contained it.
     fn lose_signature(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         match self.signature.take() {
             Some(_) => emit(AnswerEvent::Lost("thought_signature")),
@@ -247,7 +248,7 @@ impl OpenGeminiCall {
     }
 }
 
-/// Returns the cause of a stop with this finish reason. Calls have no finish reason of their own.
+/// Returns the cause of a stop with this finish reason. Gemini has no separate finish reason for calls.
 fn stop_cause(reason: &str) -> StopCause {
     match reason {
         "STOP" => StopCause::End,

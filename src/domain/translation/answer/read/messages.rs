@@ -218,8 +218,8 @@ impl MessagesAnswerReader {
         }
     }
 
-    /// Begins the answer. Fails if there is content already: a provider that begins again has discarded content that the client
-    /// has received.
+    /// Begins the answer. Fails if the answer already has content: by beginning again, the provider discards this content, but
+    /// the client has received it.
     fn on_start(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         match self.has_content {
             true => Err(AnswerFault::Unreadable),

@@ -63,7 +63,7 @@ pub(crate) struct ResponsesAnswerReader {
     /// The items in the order in which they began.
     items: Vec<AnswerItem>,
     context: ItemContext,
-    /// The total length of the inputs of incomplete calls of custom tools, in bytes.
+    /// The total length of all input pieces for custom tools so far, in bytes.
     waiting_bytes: usize,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct MessagesAnswerWriter {
     held: HeldReasoning,
     /// The losses that are added if the open block is dropped together with the held reasoning before it.
     held_before_open: AnswerLosses,
-    /// Whether the last block is text or, after an incomplete call, may be text.
+    /// Whether the last block is text. After an incomplete call, whether the answer has any text.
     ends_with_text: bool,
     has_text: bool,
     has_refused: bool,
@@ -93,7 +93,7 @@ impl MessagesAnswerWriter {
     /// Writes an event.
     ///
     /// # Errors
-    /// A retained block is too large, a non-streaming answer has failed, or the answer has no content that can be written.
+    /// A retained block is too large, a non-streaming answer has failed, or an answer that the provider reports as malformed has neither text nor calls.
     pub(crate) fn on_event(&mut self, event: AnswerEvent<'_>, out: &mut String) -> Result<(), AnswerFault> {
         if self.has_ended {
             return Ok(());
@@ -214,8 +214,8 @@ impl MessagesAnswerWriter {
         self.push_delta("text_delta", "text", text, out);
     }
 
-    /// Writes a piece of visible reasoning. Also retains the piece, because the carrier of the reasoning's state leaves out the
-    /// visible text. After a text block, the reasoning is held until other content follows, and is dropped if it is too long.
+    /// Writes a piece of visible reasoning. Also retains the piece, so that the carrier of the reasoning's state can leave out
+    /// the visible text. After a text block, the reasoning is held until other content follows, and is dropped if it is too long.
     fn on_thought(&mut self, text: &str, out: &mut String) -> Result<(), AnswerFault> {
         if text.is_empty() || !self.frame.shows_reasoning {
             return Ok(());

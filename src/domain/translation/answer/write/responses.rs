@@ -463,7 +463,7 @@ fn incomplete_reason(cause: StopCause) -> Option<&'static str> {
     }
 }
 
-/// Whether an end of the answer with this cause has interrupted the open item.
+/// Whether a stop with this cause interrupts the open item.
 fn is_interruption(cause: StopCause) -> bool {
     incomplete_reason(cause).is_some()
 }

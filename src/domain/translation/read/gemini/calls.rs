@@ -33,7 +33,8 @@ pub(super) struct GeminiCallHistory<'a> {
     turn: Option<usize>,
     /// The number of calls in that turn.
     turn_calls: usize,
-    /// The indexes of the calls in that turn, by the client's name of the tool. Calls that have a result are removed later.
+    /// The indexes of the calls in that turn, by the client's name of the tool. The list can still contain calls that have a
+    /// result; a search removes them.
     waiting: QuickMap<Cow<'a, str>, VecDeque<usize>>,
 }
 
@@ -105,7 +106,8 @@ impl<'a> GeminiCallHistory<'a> {
     }
 
     /// Returns the index of the first call with this name that has no result, among the calls of the last turn with calls. If
-    /// `has_other_id`, the result has an id that no call has, so the call must not have an id.
+    /// `has_other_id`, the result has an id that no call has. It then cannot belong to a call with an id, so the function returns
+    /// `None` if the first call has one.
     fn first_waiting(&mut self, name: &str, has_other_id: bool) -> Option<usize> {
         let waiting = self.waiting.get_mut(name)?;
         loop {

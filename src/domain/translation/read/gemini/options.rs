@@ -70,7 +70,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes the limits and the sampling options.
+    /// Takes the options for the answer's length and for sampling.
     fn read_sampling(&mut self, config: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         let options = &mut self.conversation.options;
         options.max_tokens = placed("generationConfig.maxOutputTokens", config.count("maxOutputTokens")?);

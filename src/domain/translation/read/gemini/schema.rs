@@ -29,7 +29,7 @@ pub(super) fn json_schema(text: &str) -> Option<Cow<'_, str>> {
 #[derive(Deserialize)]
 struct SchemaString<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// A value within a schema that is being converted to JSON text.
+/// A seed that converts one value within a schema to JSON text.
 #[derive(Clone, Copy)]
 struct GoogleSchemaSeed<'c> {
     /// Whether the members' names are names of properties or definitions, not keywords.
@@ -200,8 +200,8 @@ impl<'a> GoogleSchemaMembers<'a> {
         true
     }
 
-    /// If the schema is nullable, allows null in its list of values, and in its types or, without a type, in its list of
-    /// alternatives.
+    /// If the schema is nullable, adds null to its list of values and to its types. If it has no type, adds null to its list of
+    /// alternatives instead of the types.
     fn admit_null(&mut self) {
         if !self.is_nullable {
             return;

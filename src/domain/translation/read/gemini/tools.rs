@@ -185,8 +185,8 @@ impl<'a> GeminiRequestReader<'a, '_> {
         }
     }
 
-    /// Restricts the functions to the allowed ones. If a call is forced and only one function is allowed, returns a choice that
-    /// names this function instead.
+    /// Restricts the functions to the allowed ones. If a call is forced and only one function is allowed, keeps all functions,
+    /// and returns a choice that names the allowed one.
     fn allow_functions(
         &mut self,
         allowed: Vec<Cow<'a, str>>,
@@ -228,8 +228,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(choice)
     }
 
-    /// Refuses a request that offers no function in two cases: it forces a call, or it has tools that the provider cannot run and
-    /// does not forbid calls.
+    /// Refuses a request without functions if it forces a call, or if it allows calls and has tools that the provider cannot run.
     ///
     /// # Errors
     /// The request is refused.

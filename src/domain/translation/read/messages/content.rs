@@ -114,7 +114,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(blocks)
     }
 
-    /// Reads a search result of the client: its text is placed below its title and its source.
+    /// Reads a search result that the client sends. Its text is placed below its title and its source.
     fn read_search_result(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let title = object.required_text("title")?;
         let source = object.required_text("source")?;

@@ -63,7 +63,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.push_call(object, name, arguments)
     }
 
-    /// Reads `custom_tool_call`, whose input is a string. The provider has the tool as a function with one argument.
+    /// Reads `custom_tool_call`, whose input is a string. For the provider, the tool is a function with one argument.
     pub(super) fn read_custom_call(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let namespace = object.text("namespace")?;
         let name = object.required_text("name")?;

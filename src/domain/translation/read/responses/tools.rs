@@ -140,7 +140,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Adds a tool, unless the request has offered it before, as with a tool that a search finds again. The first definition
+    /// Adds a tool, unless the request has offered it before, for example because a search found it again. The first definition
     /// counts, because changing it would change the beginning of the prompt.
     fn offer(&mut self, definition: ToolDefinition<'a>, offered: &mut Vec<Cow<'a, str>>) {
         offered.push(definition.name.clone());
@@ -352,7 +352,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// Whether the client runs a tool search. If `execution` is missing, the client runs the search if it has parameters.
+/// Whether the client runs a tool search. If the tool has no member `execution`, the client runs the search if the tool has
+/// `parameters`.
 fn is_search_by_client(object: &mut MemberReader<'_>) -> Result<bool, Untranslatable> {
     Ok(match object.text("execution")? {
         Some(execution) => execution == "client",

@@ -14,7 +14,7 @@ use crate::domain::translation::{
     write::{BLOCK_BREAK, ERROR_LINE, document_text, image_url},
 };
 
-/// The text in a tool's message that replaces an image, because only a user's message can contain images.
+/// The text that replaces an image in a tool's message, because only a user's message can contain images.
 const IMAGE_PLACE: &str = "[image: see the user message below]";
 /// The assistant's text between results and a user's message, for a host that refuses a user's message directly after results.
 const RESULTS_READ: &str = "I have read the results.";
@@ -227,7 +227,8 @@ impl<'b> ChatTurnWriter<'_, '_, 'b> {
         }
     }
 
-    /// Adds the results of a turn, then the system texts that waited for them, then all other content as one message.
+    /// Adds the results of a turn, then the system texts that the client placed before the results, then all other content as one
+    /// message.
     fn write_user(
         &mut self,
         turn: &'b ConversationTurn<'_>,

@@ -19,10 +19,10 @@ use crate::domain::translation::{
     },
 };
 
-/// The text in a result that replaces media, which are placed after the result.
+/// The text that replaces media in a result. The media are placed after the result.
 const MEDIA_PLACE: &str = "[attachment: see what follows this result]";
-/// The signature of a call that another provider made. Gemini does not check a call with this signature. The signature is the
-/// base64 of `skip_thought_signature_validator`.
+/// The placeholder for the signature of a call that has none, for example because another provider made the call. Gemini does not
+/// check a call with this placeholder. It is the base64 of `skip_thought_signature_validator`.
 const SKIP_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
 /// A block of the model that becomes a part, and the signature of that part.
@@ -32,7 +32,8 @@ type SignedBlock<'b, 'a> = (&'b ContentBlock<'a>, Option<&'b str>);
 enum ContentPiece<'b, 'a> {
     /// A system text after the first turn, which is sent as text of the user.
     System(&'b ContentBlock<'a>),
-    /// A turn of the user, and the system texts that wait for its results.
+    /// A turn of the user, and the system texts that are written after the results in this turn, because results must directly
+    /// follow their calls.
     User(&'b ConversationTurn<'a>, Vec<&'b ContentBlock<'a>>),
     /// The parts of a turn of the model, each with its signature; never empty.
     Model(Vec<SignedBlock<'b, 'a>>),
@@ -124,7 +125,7 @@ fn write_system_text(block: &ContentBlock<'_>, losses: &mut TranslationLosses, p
     }
 }
 
-/// Writes a user's turn: the results, the system texts that waited for them, and all other content.
+/// Writes a user's turn: the results, the system texts that the client placed before the results, and all other content.
 fn write_user(
     turn: &ConversationTurn<'_>,
     waiting: &[&ContentBlock<'_>],
@@ -166,7 +167,7 @@ fn write_user_part(
     }
 }
 
-/// Writes the result of a call. Media that the result itself cannot contain follow it as parts of the user.
+/// Writes the result of a call. Media that the result itself cannot contain are written after it, as parts of the user.
 fn write_result(
     path: &str,
     result: &ToolCallResult<'_>,

@@ -139,7 +139,7 @@ fn form_and_effort(
     }
 }
 
-/// Returns the value of the member for an effort; `None` for no reasoning.
+/// Returns the value of `output_config.effort` for this effort; `None` for no reasoning.
 fn effort_word(effort: ReasoningEffort) -> Option<&'static str> {
     match effort {
         ReasoningEffort::Off => None,

@@ -83,8 +83,8 @@ fn write_system_text(block: &ContentBlock<'_>, losses: &mut TranslationLosses, c
     }
 }
 
-/// Writes a user's turn: the results, the system texts that waited for them, and all other content. Returns whether there was any
-/// content.
+/// Writes a user's turn: the results, the system texts that the client placed before the results, and all other content. Returns
+/// whether there was any content.
 fn write_user(
     turn: &ConversationTurn<'_>,
     waiting: &[&ContentBlock<'_>],

@@ -34,7 +34,7 @@ impl DoneMarkerMatch {
     }
 }
 
-/// A receiver of the data of one event of an answer.
+/// A receiver for the data of one event in an answer.
 pub(super) struct AnswerEventSink<'a> {
     picker: &'a mut Picker,
     answer: &'a mut AnswerProgress,
@@ -206,7 +206,7 @@ impl AnswerFlags {
 /// Whether the body of a non-streaming answer has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyProgress {
-    /// The body has not ended, or never will, because it is not JSON.
+    /// The body has not ended. A body that is not JSON never ends.
     Open,
     /// The body has ended.
     Whole { is_error: bool },

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use crate::domain::wire::protocol::varying::{TextDelta, VaryingKind, VaryingMember};
 
-/// The maximum length in bytes of an event without its holes. A longer event does not become the template. Offsets in it fit into
-/// 16 bits.
+/// The maximum length of a template in bytes, without its holes. A longer event does not become the template. Offsets in a
+/// template fit into 16 bits.
 pub(super) const TEMPLATE_BYTES_MAX: usize = 1024;
 /// The maximum number of holes in a template: the text, and three counts of a usage.
 const HOLES_MAX: usize = 4;

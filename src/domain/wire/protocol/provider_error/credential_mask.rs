@@ -29,7 +29,7 @@ const FILLERS: [&[u8]; 6] = [
     b"...",
     b"*",
 ];
-/// The possible beginnings of a filler at the end of the bytes so far, the longest first. A full stop may be one of the three of
+/// The possible beginnings of a filler at the end of the bytes so far, the longest first. A full stop may belong to an unfinished
 /// `...`.
 const FILLERS_BEGUN: [&[u8]; 8] = [b"\\u202", b"\\u20", b"\\u2", b"\\u", b"\\", b"\xE2\x80", b"\xE2", b"."];
 
@@ -203,17 +203,17 @@ fn last_filler(text: &[u8]) -> Option<usize> {
     filler.or_else(|| text.ends_with(b".").then_some(1))
 }
 
-/// The maximum number of bytes that wait until it is known whether they belong to an error. Errors are short. In a longer
+/// The maximum number of bytes that weir holds back until it knows whether they belong to an error. Errors are short. In a longer
 /// message, weir masks only the credential itself, which must not be in any answer, and lets everything else pass.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
 
 /// The state of masking one answer, whose pieces pass through weir one by one.
 #[derive(Debug, Default)]
 pub(crate) struct PassingMask {
-    /// The end of the message that is not complete, beginning with the first byte that may have to be masked.
+    /// The bytes that are held back: the incomplete message, beginning with the first byte that may have to be masked.
     waiting: Vec<u8>,
-    /// Whether a part of the waiting bytes resembles the credential. In that case, all of them wait until it is known whether
-    /// they belong to an error.
+    /// Whether a part of the bytes in `waiting` resembles the credential. If so, all of them are held back until it is known
+    /// whether they belong to an error.
     resembles: bool,
     has_masked: bool,
 }
@@ -277,12 +277,12 @@ impl PassingMask {
         self.is_plain(boundaries) && boundaries.open_from >= piece.len()
     }
 
-    /// Whether no bytes wait and no error has arrived.
+    /// Whether no bytes are held back and no error has arrived.
     fn is_plain(&self, boundaries: MessageBoundaries) -> bool {
         self.waiting.is_empty() && boundaries.error_from.is_none()
     }
 
-    /// Ends the answer, even within a message. Returns the waiting bytes, masked as if they belonged to an error.
+    /// Ends the answer, even within a message. Returns the bytes that are held back, masked as if they belonged to an error.
     pub(crate) fn finish(&mut self, credential: &str) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.waiting.is_empty() {
@@ -296,7 +296,7 @@ impl PassingMask {
         self.has_masked
     }
 
-    /// Whether bytes wait until it is known whether they belong to an error.
+    /// Whether bytes are held back because it is not yet known if they belong to an error.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -307,7 +307,7 @@ impl PassingMask {
         self.resembles = false;
     }
 
-    /// Releases the waiting bytes, except for those at the end that could still become the credential.
+    /// Releases the bytes that are held back, except for those at the end that could still become the credential.
     fn release_long(&mut self, search: &CredentialSearch<'_>, credential: &[u8], out: &mut Vec<u8>) {
         let places: Vec<usize> = memmem::find_iter(&self.waiting, credential).collect();
         for at in &places {

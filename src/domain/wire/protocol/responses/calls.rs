@@ -7,16 +7,16 @@
 use crate::domain::wire::json_pick::PickSegment::{Each, Key};
 use crate::domain::wire::json_pick::{PickPath, PickRule, PickSegment, Picks};
 
-/// The number of paths for one list of items: paths that mark items, and paths that count them.
+/// The number of paths for one list of items. Some of these paths mark items, and the others count them.
 pub(super) const PATHS: usize = 8;
-/// The indexes of the paths that count, within the paths for one list of items.
+/// The indexes of the counting paths among the paths for one list of items.
 const WEB_SEARCHES: usize = 3;
 const FILE_SEARCHES: usize = 4;
 const CODE_INTERPRETER: usize = 5;
 const IMAGE_GENERATION: usize = 6;
 const OWN_TOOLS: usize = 7;
 
-/// The beginnings of the types of items that call a tool of the provider, whether the tool is billed per call or not
+/// The prefixes of the types that items have if they call a provider's own tool, whether the tool is billed per call or not
 /// (<https://platform.openai.com/docs/api-reference/responses/object>, `output`).
 const OWN: &[&str] = &[
     "web_search_call",
@@ -96,7 +96,7 @@ const fn counted_path(item: &'static [PickSegment], all: u8, none: u8) -> PickPa
     PickPath::new(item, PickRule::CountMarked { all, none })
 }
 
-/// The number of calls of each of a provider's own tools.
+/// The number of calls for each of a provider's own tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ToolCalls {
     pub(super) web_searches: u64,

@@ -79,7 +79,7 @@ impl AccountTable {
         Ok(found)
     }
 
-    /// Replaces the sums of a day, if the account's sums have exactly `seen` requests. Returns whether the sums were replaced.
+    /// Replaces the sums of a day, if the account's sums count exactly `seen` requests. Returns whether the sums were replaced.
     /// The new sums are on disk when this returns.
     pub(in crate::store::embedded::ledger) fn put_sums(
         &self,
@@ -156,7 +156,7 @@ impl OpenDays {
         }
     }
 
-    /// Replaces the sums of a day, if the account's sums have exactly `seen` requests. Returns whether the sums were replaced;
+    /// Replaces the sums of a day, if the account's sums count exactly `seen` requests. Returns whether the sums were replaced;
     /// `None` if the day is not open.
     pub(super) fn replace(&mut self, day: i64, sums: &DailySums, seen: u64, now_ms: i64) -> Option<bool> {
         let before = self.0.get_mut(&day)?;

@@ -104,7 +104,7 @@ fn name_ranges(of: &SumSelector) -> Vec<(String, String)> {
 
 /// The key of an entry: account, day, subject and model.
 pub(super) type SumKey = (&'static str, i64, &'static str, &'static str);
-/// Maps a [`SumKey`] to the sealed sums of its rows. An entry is always written completely, so writing it twice has the same
+/// Maps a [`SumKey`] to the sealed sums of its rows. An entry is always written completely, so writing it again has no further
 /// effect.
 pub(super) const SUMS: TableDefinition<'_, SumKey, &[u8]> = TableDefinition::new("daily_sums");
 /// A string that sorts after every name.
@@ -256,7 +256,7 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 const HOURS_A_DAY: i64 = 24;
 /// The entry with the first day that is retained, as the number of days since the Unix epoch.
 const KEPT_FROM: &str = "retention_kept_from";
-/// The entry with the time when retention advanced to that day, in milliseconds since the Unix epoch.
+/// The entry with the time at which the first retained day was last advanced, in milliseconds since the Unix epoch.
 const RAN_MS: &str = "retention_ran_ms";
 /// The entry with the number of days for which daily sums and stability hours are retained.
 const KEEP_DAYS: &str = "retention_keep_days";

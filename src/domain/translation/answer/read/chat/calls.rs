@@ -31,7 +31,8 @@ struct PiecedCall {
     index: Option<u64>,
     id: String,
     name: String,
-    /// Whether the call has been emitted. Until then, its name may be incomplete, or its arguments wait for the name.
+    /// Whether the call has been emitted. Before that, its name may be incomplete, or its arguments are retained because the name
+    /// is missing.
     has_begun: bool,
     waiting: String,
     has_arguments: bool,
@@ -119,7 +120,7 @@ impl ChatAnswerCalls {
         Ok(position)
     }
 
-    /// Emits the calls that have a name. Other content follows, so the names are complete.
+    /// Emits the calls that have a name. The names are complete, because other content follows.
     ///
     /// # Errors
     /// `emit` fails.
@@ -128,7 +129,7 @@ impl ChatAnswerCalls {
     }
 
     /// Emits the rest of the calls at the answer's end. If `are_wanted` is true, the model waits for the results of the calls, so
-    /// a call without arguments gets an empty object.
+    /// a call without arguments gets an empty object as its arguments.
     ///
     /// # Errors
     /// `emit` fails.

@@ -227,7 +227,7 @@ impl<'a> ChatDelta<'a> {
         }
     }
 
-    /// Whether there is text or reasoning that is not only white space, a refusal, or a piece of a call.
+    /// Whether there is a refusal, a piece of a call, or text or reasoning that is not only white space.
     pub(super) fn has_content(&self) -> bool {
         let is_text = |event: &AnswerEvent<'_>| match event {
             AnswerEvent::Text(text) | AnswerEvent::Thought(text) => !text.trim().is_empty(),

@@ -9,7 +9,7 @@ use crate::domain::translation::{
 
 /// The maximum number of steps in a path.
 const STEPS_MAX: usize = 64;
-/// The size of an element or member without its strings, in bytes, for the memory limit.
+/// The number of bytes that each element or member counts towards the memory limit, in addition to its strings.
 const NODE_BYTES: usize = 32;
 
 /// The arguments of a call.
@@ -130,7 +130,8 @@ impl ArgumentNode {
         }
     }
 
-    /// Appends a piece of a string, or sets the JSON text of another value. If both are `None`, the value does not change.
+    /// Appends `text`, a piece of a string, or sets a value that is not a string to `json`, its JSON text. If both are `None`,
+    /// the value does not change.
     fn add(&mut self, text: Option<&str>, json: Option<&str>) -> Result<(), AnswerFault> {
         let value = match (text, json) {
             (Some(text), _) => Self::Text(text.to_owned()),

@@ -94,7 +94,7 @@ impl<'a> GeminiCandidate<'a> {
     }
 }
 
-/// Returns a reason; `None` if it is missing or unspecified.
+/// Returns a finish reason or a block reason; `None` if it is missing or unspecified.
 fn word(reason: Option<&RawValue>) -> Option<Cow<'_, str>> {
     as_text(reason?).filter(|reason| !reason.is_empty() && !reason.ends_with("_UNSPECIFIED"))
 }

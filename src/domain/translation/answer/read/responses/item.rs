@@ -1,5 +1,5 @@
-//! One item of a Responses answer. It records how much of the content has been passed on, so that only the rest of a later event
-//! is passed on.
+//! One item of a Responses answer. Later events repeat content. The item records how much has been passed on, so that only the
+//! rest is passed on.
 
 use std::borrow::Cow;
 
@@ -45,7 +45,7 @@ pub(super) struct AnswerItem {
     citations: usize,
 }
 
-/// A part of an item, with the length of its text that has been passed on, in bytes.
+/// A part of an item, and how many bytes of its text have been passed on.
 #[derive(Debug)]
 struct PassedPart {
     kind: PartKind,
@@ -53,7 +53,7 @@ struct PassedPart {
     bytes: usize,
 }
 
-/// The call in an item, with the length of its arguments that has been passed on, in bytes.
+/// The call in an item, and how many bytes of its arguments have been passed on.
 #[derive(Debug)]
 struct PassedCall {
     call_index: u32,
@@ -171,7 +171,7 @@ impl AnswerItem {
         emit(kind.event(Cow::Borrowed(text)))
     }
 
-    /// Adds a part. `bytes` is the length of its text that is passed on.
+    /// Adds a part. The caller passes on `bytes` bytes of its text.
     fn begin_part(
         &mut self,
         kind: PartKind,

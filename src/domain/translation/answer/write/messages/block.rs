@@ -148,8 +148,8 @@ pub(super) fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
     });
 }
 
-/// Returns the stop reason. If the model finished the answer, the reason is `tool_use` if the answer has calls, and another
-/// reason otherwise, regardless of what the provider sends.
+/// Returns the stop reason. If the model finished the answer, the reason depends on the answer's content, not on the provider's
+/// reason: `tool_use` if the answer has calls, otherwise `refusal` or `end_turn`.
 pub(super) const fn stop_reason(stop: StopCause, calls: u32, has_refused: bool) -> &'static str {
     match stop {
         StopCause::End | StopCause::Calls => match (calls, has_refused) {

@@ -75,7 +75,7 @@ pub(super) struct CallItem {
     call_id: String,
     /// The tool.
     tool: ClientTool,
-    /// The place of the item. Its id is that of a function call, even if the item has another type.
+    /// The place of the item. The item's id has the prefix of a function call, even if the item has another type.
     place: ItemPlace,
     /// The arguments so far.
     arguments: String,

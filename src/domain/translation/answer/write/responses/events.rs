@@ -83,7 +83,7 @@ impl NumberedEvents {
     }
 }
 
-/// The place of an item in the answer.
+/// The id and the index of an item in the answer.
 #[derive(Debug)]
 pub(super) struct ItemPlace {
     /// The item's id.
@@ -93,7 +93,7 @@ pub(super) struct ItemPlace {
 }
 
 impl ItemPlace {
-    /// Creates the place of the item with this index in the answer with this id. The prefix of the item's id depends on the
+    /// Creates the place of an item from the answer's id and the item's index. `prefix` begins the item's id, and depends on the
     /// item's type.
     pub(super) fn new(prefix: &str, answer_id: &str, index: u32) -> Self {
         Self {

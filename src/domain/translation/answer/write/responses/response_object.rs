@@ -24,7 +24,7 @@ use crate::domain::{
 /// The members that the protocol requires in a function that the client offers, in addition to its type and name.
 const FUNCTION_MEMBERS: [&str; 3] = ["description", "parameters", "strict"];
 
-/// The response object of an answer so far.
+/// The response object, with the content of the answer so far.
 #[derive(Debug)]
 pub(super) struct ResponseObject {
     /// The data of the answer apart from its content. The client's request has been removed from this data.
@@ -239,7 +239,7 @@ struct RequestedMembers<'a> {
     user: Option<&'a RawValue>,
 }
 
-/// The members of `text` and of `reasoning` in a request that the answer repeats.
+/// The members of a request's `text` and `reasoning` that the answer repeats.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RequestedDetails<'a> {
