@@ -13,10 +13,8 @@ use pingora::{
 use weir::{Node, Services};
 
 /// The log filter. Messages of some libraries are off, because they quote what clients and providers send. weir logs the same
-/// events without quoting. The messages of Pingora's listeners are off too: after SIGINT, a listener whose runtime is shutting down
-/// logs the same error without a pause until the process ends.
-const SHOWN: &str = "info,pingora_proxy=off,pingora_load_balancing=off,pingora_core::apps=off,\
-    pingora_core::services::listening=off,rustls=off";
+/// events without quoting.
+const SHOWN: &str = "info,pingora_proxy=off,pingora_load_balancing=off,pingora_core::apps=off,rustls=off";
 
 /// The server's own service, which greets and shows weir's metrics.
 struct Greeting {
@@ -64,6 +62,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut greeting = Service::new("greeting".to_owned(), Greeting { weir: weir.clone() });
     greeting.add_tcp(&listen);
+    // Without work stealing, each thread has a runtime, and Pingora can run the loop that accepts connections in another runtime
+    // than the socket's. If the socket's runtime ends first, which can happen after SIGINT, the loop never ends.
+    greeting.threads = Some(1);
     server.add_service(greeting);
 
     // Pingora handles the signals: after SIGTERM, it ends weir and the service when the grace period is over.

@@ -126,7 +126,7 @@ fn one_start_far_ahead_keeps_the_log() {
     weir.kill_and_restart();
     wait_until("it to keep house", || {
         weir.logs()
-            .contains("old daily sums and stability hours are removed only one day")
+            .contains("old daily sums and old hours of the stability record are removed only one day")
     });
     weir.next_variable(OFFSET, "0");
     weir.kill_and_restart();

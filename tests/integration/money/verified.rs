@@ -249,7 +249,7 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     wait_until("the other charge to be found", || {
         verify(&weir, &[])
             .2
-            .contains("1 row in postgres have a different charge")
+            .contains("1 row in postgres with a different charge")
     });
 }
 
