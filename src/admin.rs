@@ -75,7 +75,8 @@ pub(crate) trait ProviderDirectory: Send + Sync {
 
 /// Issues links that open sessions of the console.
 pub(crate) trait ConsoleLinks: Send + Sync {
-    /// Issues a link that opens one session with this role on behalf of `opener`. The link must be opened within a minute.
+    /// Issues a link that opens one console session with the role `role`. The audit record names `opener` as the caller that
+    /// opened the session. The link must be opened within a minute.
     ///
     /// # Errors
     /// No link can be issued. The error contains the reason.
@@ -96,7 +97,7 @@ pub(crate) trait Upgrades: Send + Sync {
 /// The number of threads that write exports of the log.
 const EXPORTING_THREADS: usize = 2;
 
-/// The handler of all calls of the admin API, with the parts that calls read and change.
+/// The handler of all calls of the admin API. It holds the components of weir that the calls read or change.
 #[derive(Clone)]
 pub(crate) struct Admin {
     store: Arc<dyn KeyStore>,
@@ -107,7 +108,8 @@ pub(crate) struct Admin {
     homes: AdminLogBackends,
     /// The reader of the log in all log backends.
     log: Arc<LogReader>,
-    /// The threads that write exports of the log. They are reused, so an export reuses the memory of the previous export.
+    /// The threads that write exports of the log. The threads continue to exist after an export, so the next export reuses their
+    /// memory.
     exporting: LowPriorityThreads,
     providers: Arc<dyn ProviderDirectory>,
     prefix: KeyPrefix,
@@ -134,7 +136,7 @@ pub(crate) struct AdminStores {
     pub keys: Arc<dyn KeyStore>,
     /// The ledger, from which accounts and the consumption log are read.
     pub ledger: Arc<dyn LedgerStore>,
-    /// The component that submits changes to accounts, and records changes to keys in the journal.
+    /// The component that records changes of accounts and keys in the journal, and makes sure that the store gets them.
     pub changes: Arc<dyn AccountChanges>,
     /// The complete store, for backups. `None` if other processes can read the store directly.
     pub archive: Option<Arc<dyn Archive>>,

@@ -24,8 +24,8 @@ use crate::domain::{
     sign_in::{Role, device_request::UserCode},
 };
 
-/// A request to the admin API. Fields whose names occur in the path as `{segments}` are sent in the path. All other fields are
-/// sent in the query of a GET or DELETE request, or in the JSON body of any other request.
+/// A request to the admin API. If the path contains the name of a field in braces, such as `{id}`, the field is sent in the path.
+/// All other fields are sent in the query of a GET or DELETE request, or in the JSON body of any other request.
 pub(crate) trait AdminQuestion: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// The type of the answer to this request.
     type Answer: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static;
@@ -33,7 +33,7 @@ pub(crate) trait AdminQuestion: Serialize + DeserializeOwned + JsonSchema + Send
     const METHOD: Method;
     /// The path of this request, such as `/v1/keys/{id}`.
     const PATH: &'static str;
-    /// The lowest role of a console session that is allowed to make this request.
+    /// The lowest role with which a console session is allowed to make this request.
     const ROLE: Role;
     /// The HTTP status of a successful answer.
     const STATUS: u16 = 200;
@@ -85,7 +85,7 @@ macro_rules! text_value {
     };
 }
 
-/// Implements `JsonSchema` for a type with a schema in the form of a JSON literal.
+/// Implements `JsonSchema` for a type. The schema is given as a JSON literal.
 macro_rules! schema {
     ($name:ident, $schema:tt) => {
         impl schemars::JsonSchema for $name {

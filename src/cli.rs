@@ -92,10 +92,10 @@ pub enum Command {
     /// List providers, and switch them on and off while weir runs
     #[command(subcommand)]
     Provider(providers::ProviderCommand),
-    /// List the sign-ins of agents with a key, and end them
+    /// List the agents that are signed in with a key, and sign them out
     #[command(subcommand)]
     SignIn(login::SignInCommand),
-    /// Sign this machine in to a gateway, so that agents on it can use a token instead of a key
+    /// Sign this machine in to a gateway, so that agents on this machine can use a token instead of a key
     Login(login::LoginArgs),
     /// Print a token for the gateway that this machine is signed in to. Agents can send the token instead of a key
     Token(login::SignInFile),
@@ -388,8 +388,9 @@ pub struct QuotaArgs {
     /// What weir does with a running answer when the quota or the balance is used up: finish completes the answer, cut ends it
     #[arg(long, value_name = "finish|cut", value_parser = one_of::<OnExhausted>(&["finish", "cut"]))]
     pub(crate) on_exhausted: Option<OnExhausted>,
-    /// The maximum cost of an answer with `--on-exhausted finish`, as a multiple of the quota (or of the balance if the key has
-    /// no quota), or none. weir cuts an answer that exceeds this cost. If the option was never set, the maximum is 2
+    /// The maximum cost of an answer with `--on-exhausted finish`, as a multiple of the quota. For a key without a quota, it is a
+    /// multiple of the balance. weir cuts off an answer that exceeds this cost. `none` means no maximum. If the option was never
+    /// set, the maximum is 2
     #[arg(long, value_name = "N|none", value_parser = or_none::<FactorInput>)]
     pub(crate) finish_factor: Option<OrNone<FactorInput>>,
     #[command(flatten)]
@@ -457,7 +458,7 @@ impl OverlapArg {
 /// The option that makes a change conditional.
 #[derive(Args, Clone, Debug, Default)]
 pub struct IfVersion {
-    /// Make the change only if the key or account still has this version, which `show` prints
+    /// Make the change only if this is the current version of the key or account. `show` prints the current version
     #[arg(long, value_name = "V")]
     pub if_version: Option<Version>,
 }

@@ -70,8 +70,8 @@ settings! {
         /// Retries and failover. Each provider's file says which failures are retried, and how often ([retry]). If a provider
         /// answers with 429 or a retryable status, if it rejects weir's credential, or if weir cannot connect to it, weir can
         /// send the request to the next provider in the model's `providers`. If a backend, or a model at a provider, has failed
-        /// three times in a row, later requests avoid it for 5 seconds, then for twice as long each time, up to 5 minutes. After
-        /// that, one request at a time tests whether it works again.
+        /// three times in a row, requests avoid it for 5 seconds. After this time, one request at a time tests whether it works
+        /// again. If a test fails, requests avoid it again, for twice as long as before, but at most 5 minutes.
         retry: RetryConfig = table(),
         /// The store of keys and accounts.
         store: StoreConfig = table().restart(),

@@ -56,7 +56,7 @@ impl ProviderSwitches {
         self.off.load().contains(provider)
     }
 
-    /// Turns a provider on or off, effective for the next request. Returns whether the state has changed.
+    /// Turns a provider on or off. The change takes effect with the next request. Returns whether the state has changed.
     ///
     /// # Errors
     /// The file cannot be written. In that case, nothing has changed.

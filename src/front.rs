@@ -316,7 +316,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
 #[async_trait]
 pub(crate) trait Transport: Send + Sync {
     /// Whether a connection from this peer begins with a header that names the client. If so, the connection is counted for that
-    /// client and not for the peer, once [`Transport::open`] has returned.
+    /// client and not for the peer. It is counted after [`Transport::open`] has returned.
     fn announces_client(&self, _peer: IpAddr) -> bool {
         false
     }

@@ -57,7 +57,7 @@ pub(crate) use crate::journal::sinks::RowReader;
 /// The reason why the journal cannot record anything. No request is admitted until the cause is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum JournalUnavailable {
-    /// The journal has no room, and no further segment can be created. The message says why.
+    /// The journal has no room, and no further segment can be created. Contains the reason.
     #[error(
         "the journal has no room: {0}; no request is served until the journal has room again, so free some space on its disk"
     )]
@@ -134,9 +134,9 @@ pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
 /// The maximum size of the frame of a [`crate::domain::ledger::Record::Admit`], in bytes. It applies if the record has the
 /// maximum number of tags and no string in it is longer than 128 bytes.
 pub(crate) const ADMIT_BYTES_MAX: u64 = 2560;
-/// The maximum size of the frame of a settlement, in bytes, if it has the losses of a translation and no string in it is longer
-/// than 128 bytes. This size also suffices for a settlement that additionally has the maximum number of parts, if no string in it
-/// is longer than 40 bytes.
+/// The maximum size of the frame of a settlement, in bytes. It applies to a settlement with the losses of a translation, if no
+/// string in the settlement is longer than 128 bytes. This size also suffices for a settlement that additionally has the maximum
+/// number of parts, if no string in it is longer than 40 bytes.
 pub(crate) const STEP_BYTES_MAX: u64 = 3456;
 /// The room in bytes that is reserved for the admission and the settlement of a request. Larger records take more room if
 /// there is any.
@@ -240,8 +240,7 @@ impl fmt::Display for Position {
 #[derive(Clone, Copy, Debug)]
 struct Synced {
     decided_end: Position,
-    /// The most recent range of positions in which the disk failed, so that its records may be lost; `None` if the disk has not
-    /// failed.
+    /// The most recent range of positions whose records may be lost, because the disk failed; `None` if the disk has not failed.
     lost: Option<(Position, Position)>,
 }
 
@@ -459,7 +458,7 @@ struct WriteState {
     dirty: bool,
     /// Whether the next housekeeping may have something to do.
     needs_housekeeping: bool,
-    /// The accounts with steps on disk that settlement has not taken yet.
+    /// The accounts that have new steps on disk. An account is removed from this set when settlement is told about it.
     ready: HashSet<SmolStr>,
     /// The progress of removing old segments; `None` before the first housekeeping.
     retention: Option<RetentionProgress>,

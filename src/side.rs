@@ -46,7 +46,7 @@ pub(crate) struct PublicHandler {
 }
 
 impl PublicHandler {
-    /// Creates the handler of the service `public`. All listeners share this handler.
+    /// Creates the handler of the service `public`. All listeners of the service use this handler.
     pub(crate) fn new(public: Arc<PublicService>, time: Arc<StoreTime>) -> Self {
         Self {
             app: Arc::new(PublicApp { public, time }),
@@ -206,7 +206,8 @@ impl Readiness {
             .collect()
     }
 
-    /// Returns a sentence for each problem, which describes the problem, its location and the remedy, as far as they are known.
+    /// Returns a sentence for each problem. The sentence describes the problem and, if they are known, its location and the
+    /// remedy.
     pub(crate) fn details(&self) -> Vec<String> {
         let of_store = self.store_trouble.details.iter().cloned();
         let is_unexplained = !self.store_reachable && self.store_trouble.details.is_empty();
@@ -227,7 +228,7 @@ struct ReadyReply {
     ready: bool,
     reasons: Vec<&'static str>,
     warnings: Vec<&'static str>,
-    /// A sentence for each problem, which describes the problem, its location and the remedy.
+    /// One sentence for each problem. The sentence describes the problem and, if they are known, its location and the remedy.
     details: Vec<String>,
     /// The time by which this node's clock is ahead of the store's clock, in seconds; `null` if it is not known.
     clock_offset_seconds: Option<i64>,

@@ -43,7 +43,7 @@ use crate::{
 pub(crate) struct SignInSettings {
     /// The lifetimes of tokens and sign-ins.
     pub lifetimes: TokenLifetimes,
-    /// The maximum number of codes that wait for a decision on one node.
+    /// The maximum number of codes that wait for a decision. Each node counts its codes separately.
     pub codes_max: usize,
 }
 
@@ -157,7 +157,8 @@ impl AgentSignIns {
         Ok(is_waiting.then_some(PendingSignIn { seconds }))
     }
 
-    /// Returns whether a user has already made this decision and the agent has not redeemed the code yet.
+    /// Returns whether a user has already made the decision that `key` and `is_approved` describe, and the agent has not redeemed
+    /// the code yet.
     pub(crate) async fn is_decided(
         &self,
         code: &UserCode,

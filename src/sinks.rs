@@ -134,7 +134,8 @@ pub trait LogBackend: Send + Sync {
         limit: usize,
     ) -> Result<LatestKeyRows, LogBackendError>;
 
-    /// Reads the most recent rows that match a filter. The default implementation reads pages of time slices.
+    /// Reads the most recent rows that match a filter. The default implementation divides the time into slices, and reads the
+    /// pages of one slice after another.
     async fn newest(&self, ask: &NewestRowsQuery) -> Result<NewestRows, LogBackendError> {
         reading::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
     }
@@ -428,7 +429,7 @@ fn has_passed(until: Option<Instant>) -> bool {
 pub struct BatchLimits {
     /// The maximum number of rows in a batch; at least 1. All rows of a batch are in memory together.
     pub rows_max: usize,
-    /// The condition under which a batch with fewer rows is handed over.
+    /// The condition under which a batch with fewer than `rows_max` rows is handed over.
     pub linger: Linger,
 }
 
@@ -437,8 +438,9 @@ pub struct BatchLimits {
 pub enum Linger {
     /// The batch is handed over when this time has passed since its first row was read.
     For(Duration),
-    /// The batch belongs to the hour in which its first row ended. It is handed over when this hour is over by this machine's
-    /// clock, or earlier if this time has passed since the first row was read. The batch has no rows of later hours.
+    /// The batch belongs to the hour in which its first row ended. It is handed over shortly after the end of this hour,
+    /// according to this machine's clock. It is handed over earlier if this time has passed since its first row was read. The
+    /// batch has no rows of later hours.
     HourOr(Duration),
 }
 
@@ -499,7 +501,7 @@ pub(crate) struct SinkStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SinkLag {
     Nothing,
-    /// The sink lacks all rows from a certain row on. That row ended at this time, in milliseconds since the Unix epoch.
+    /// The sink lacks a row and all later ones. That row's request ended at this time, in milliseconds since the Unix epoch.
     Since(i64),
     /// Not known, because the sink has not reported its watermark. Contains the time at which the journal's oldest row ended, in
     /// milliseconds since the Unix epoch; `None` if the journal has no row or has not been read.
@@ -507,8 +509,8 @@ enum SinkLag {
 }
 
 impl SinkLag {
-    /// Returns the time at which the oldest row that the sink may lack ended. `None` if the sink lacks no row, or if no row is
-    /// known.
+    /// Selects the oldest row that the sink may lack, and returns the time at which this row ended. `None` if the sink lacks no
+    /// row, or if no row is known.
     fn oldest(self) -> Option<i64> {
         match self {
             Self::Nothing => None,
@@ -561,8 +563,9 @@ impl SinkStats {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Returns the age of the oldest row of this process's lanes that the sink lacks, in milliseconds. Returns 0 if the sink
-    /// lacks none. If it is not known which rows of a lane the sink lacks, this is the age of the lane's oldest row.
+    /// Returns the age of the oldest row that the sink lacks, in milliseconds. Only rows of this process's lanes are considered.
+    /// Returns 0 if the sink lacks none of them. If it is not known which rows of a lane the sink lacks, this is the age of the
+    /// lane's oldest row.
     pub(crate) fn behind_ms(&self, now_ms: i64) -> u64 {
         let lacking = self.lacking.lock();
         let oldest = lacking.values().filter_map(|lacking| lacking.oldest()).min();

@@ -70,11 +70,11 @@ pub trait KeyStore: KeyHealer {
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError>;
 
     /// Changes a key as [`KeyView::apply_change`] decides from its current state, and returns the key after the change. If the
-    /// key already has that state, nothing changes, and neither version nor feed advance. Returns [`StoreError::Duplicate`] if a
-    /// new secret belongs to another key, or belonged to this one before. The digests of all former and current secrets of the
-    /// key are added to the feed. Without an old digest, caches would still accept the old secret. Without the new digest, caches
-    /// that have recorded it as unknown would refuse the new secret. An acknowledged change is durable, because losing a
-    /// revocation would make a stolen key valid again.
+    /// change would leave the key as it is, nothing is stored, and neither version nor feed advance. Returns
+    /// [`StoreError::Duplicate`] if a new secret belongs to another key, or belonged to this one before. The digests of all
+    /// former and current secrets of the key are added to the feed. Without an old digest, caches would still accept the old
+    /// secret. Without the new digest, caches that have recorded it as unknown would refuse the new secret. An acknowledged
+    /// change is durable, because losing a revocation would make a stolen key valid again.
     async fn change(&self, id: &KeyId, change: &KeyChange, from: &ChangePrecondition) -> Result<KeyView, ChangeError>;
 
     /// Deletes a key if it is in the state that `from` requires. The store then records only that the key was deleted. Returns
@@ -89,8 +89,8 @@ pub trait KeyStore: KeyHealer {
     /// entry expires.
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError>;
 
-    /// Returns a receiver that changes whenever the feed should be read at once. Such a nudge may be spurious or lost, and has no
-    /// content.
+    /// Returns a receiver whose value changes whenever the feed should be read at once. Such a change is called a nudge. A nudge
+    /// may be spurious or lost, and its value has no meaning.
     fn nudges(&self) -> watch::Receiver<u64>;
 
     /// Whether every change currently causes a nudge. If so, the feed need not be read at other times. There is also a nudge
@@ -99,12 +99,12 @@ pub trait KeyStore: KeyHealer {
         false
     }
 
-    /// The faults in the store's configuration that do not keep it from serving.
+    /// Returns the faults in the store's configuration in spite of which the store can serve.
     fn warnings(&self) -> BTreeSet<StoreWarning> {
         BTreeSet::new()
     }
 
-    /// The problems that keep the store from serving, or from serving all keys and accounts.
+    /// Returns the problems because of which the store cannot serve at all, or cannot serve some of the keys or accounts.
     fn trouble(&self) -> StoreTrouble {
         StoreTrouble::default()
     }
@@ -162,7 +162,7 @@ pub struct StoreTrouble {
     /// Whether weir can reach a server but does not use it because of the server's configuration. Such a problem does not go away
     /// by itself.
     pub refused: bool,
-    /// The problems, each with where it occurs and its remedy; empty if there are none.
+    /// The problems. Each entry says where the problem occurs and how to solve it. Empty if there are no problems.
     pub details: Vec<String>,
 }
 

@@ -123,7 +123,7 @@ impl Drop for Diagnostics {
     }
 }
 
-/// Writes the reason why the process ends to standard error, and waits up to [`FLUSH_WAIT`] until it is written.
+/// Writes a message to standard error that says why the process ends. Waits up to [`FLUSH_WAIT`] until the message is written.
 pub(crate) fn print_last(text: &str) {
     let text = format!("{text}\n");
     match Diagnostics::to(standard_error(), 1) {

@@ -154,8 +154,9 @@ impl AdminHandler for AdjustAccount {
     }
 }
 
-/// Adds an amount to an account's balance. If the account still remembers the operation's id, the operation is a repetition and
-/// changes nothing. A repetition with the same amount succeeds. A repetition with another amount is refused.
+/// Adds an amount to an account's balance. An account stores the ids of its recent operations. If this operation's id is among
+/// them, the operation is a repetition and changes nothing. A repetition with the same amount succeeds. A repetition with another
+/// amount is refused.
 async fn add_to_balance(
     admin: &Admin,
     author: Author,
@@ -187,7 +188,8 @@ async fn add_to_balance(
     })
 }
 
-/// Returns whether the account remembers this operation. Returns an error if the remembered operation has another amount.
+/// Returns whether this operation's id is among the ids that are stored with the account. Returns an error if the operation is
+/// stored with another amount.
 async fn is_recorded(
     admin: &Admin,
     id: &str,
@@ -253,7 +255,7 @@ async fn change_record(
     Ok(changed_account(admin, id.as_str(), Submitted::Applied).await)
 }
 
-/// Replaces an account's record with the result of `decide`. If another node has changed the record in the meantime, calls
+/// Replaces an account's record with the result of `decide`. If another node has changed the record since `from` was read, calls
 /// `decide` again with the current record. Thus the other node's change is kept, except in the fields that the caller sets. Then
 /// writes the record to the journal. An unchanged record is also written, because the caller may be repeating a change whose
 /// write to the journal failed.

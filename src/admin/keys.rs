@@ -313,7 +313,8 @@ impl AdminHandler for DeleteKey {
     }
 }
 
-/// Converts names and aliases of models to public names, which keys use. Returns an error for an unknown name.
+/// Converts names and aliases of models to public names, because a key's record contains only public names. Returns an error for
+/// an unknown name.
 fn resolve_models(admin: &Admin, names: Option<Vec<String>>) -> Result<Option<Vec<String>>, AdminError> {
     let known = |name: String| {
         admin.providers.model_named(&name).map_err(|near| {

@@ -33,7 +33,8 @@ use crate::{
 
 /// The default number of rows in one answer.
 const ROWS_DEFAULT: usize = 500;
-/// The maximum time for which one call searches for rows. After this time, the next call continues from the cursor.
+/// The maximum time for which one call searches for rows. After this time, the call returns a cursor, and the next call continues
+/// the search from there.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 impl AdminHandler for QueryLog {
@@ -119,8 +120,8 @@ impl From<LogReadError> for AdminError {
     }
 }
 
-/// Converts rows of the log to rows of answers. With `lines`, each row has the price lines of its charge, unless the prices have
-/// changed since.
+/// Converts rows of the log to rows of answers. If `lines` is true, each row has the price lines of its charge, unless the prices
+/// have changed since the request was charged.
 fn log_rows(rows: Vec<Row>, lines: Option<bool>, prices: &dyn ProviderDirectory) -> Vec<LogRow> {
     let lines = lines.unwrap_or(false);
     let row = |row: Row| {

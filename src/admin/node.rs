@@ -235,15 +235,15 @@ pub(crate) struct AdminLogBackends {
     pub(super) home: OpenLogBackend,
     /// The former log backend, which is still read. `None` if no former log backend is configured.
     pub(super) former: Option<FormerLogBackend>,
-    /// The lanes of the journal that this process has open.
+    /// The journal's lanes that are open in this process.
     pub(super) lanes: Arc<OpenLanes>,
     /// Locked while rows are copied to the log backend, because two concurrent calls would copy the same rows.
     pub(super) filling: Arc<Mutex<()>>,
 }
 
 impl AdminLogBackends {
-    /// Creates the value from the log backend `home`, which gets the rows of `lanes`, and the log backend `former`, which is only
-    /// read.
+    /// Combines the two log backends. `home` is the current log backend, which gets the rows of `lanes`. `former` is the former
+    /// log backend, which is only read.
     pub(crate) fn new(home: OpenLogBackend, former: Option<FormerLogBackend>, lanes: Arc<OpenLanes>) -> Self {
         Self {
             home,

@@ -152,8 +152,8 @@ fn session_view(session: &ListedWebSession, holder: SessionHolder) -> SessionVie
     }
 }
 
-/// The values that the audit record contains for a decision about an agent's sign-in. The code can be recorded, because it
-/// expires within minutes and is useless after the decision.
+/// The values that the audit record contains for a decision about an agent's sign-in. It is safe to record `user_code`, because
+/// this code expires within minutes and is useless after the decision.
 #[derive(Serialize)]
 struct AuditedDecision<'a> {
     user_code: &'a UserCode,

@@ -35,7 +35,8 @@ use crate::{
 const DAYS_DEFAULT: i64 = 30;
 /// The number of accounts on a page if the call does not name an account. Their sums are read concurrently.
 const ACCOUNTS_AT_ONCE: usize = 32;
-/// The maximum number of names whose costs are listed by day. The costs of all other names are added up in one further entry.
+/// The maximum number of models, keys or tags whose costs are listed by day. The costs of all others are added up in one further
+/// entry.
 const DAILY_MAX: usize = 6;
 const DAY_MS: i64 = 24 * 3_600_000;
 

@@ -94,7 +94,7 @@ impl AdminHandler for MendLog {
     }
 }
 
-/// Compares the rows of an account and day with its daily sums.
+/// Compares the rows of one account and one day with the daily sums of that account and day.
 pub(super) async fn prove(admin: &Admin, account: &str, day: i64) -> Result<ProofFindings, AdminError> {
     let found = admin.homes.prover(&*admin.ledger).prove(account, day).await;
     found.map_err(|error: LogBackendError| LogReadError::from(error).into())

@@ -29,8 +29,8 @@ macro_rules! question_of_limits {
             /// the configuration.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) notify_percent: Nullable<Percents>,
-            /// The state at providers, such as earlier responses and files, that the account's requests can refer to: only state
-            /// that the account has created (`own`), or any state (`any`).
+            /// Which objects at providers (such as earlier responses and files) the account's requests can refer to: only objects
+            /// that the account has created (`own`), or any object (`any`).
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub(crate) provider_state: Option<ProviderState>,
             /// The account's maximum number of requests per minute; null: no limit.
@@ -45,7 +45,7 @@ macro_rules! question_of_limits {
         }
 
         impl $question {
-            /// Returns the change of the account's limits that this request makes.
+            /// Returns the change that this request makes to the account's limits.
             pub(crate) fn terms(&self) -> AccountTermsChange {
                 AccountTermsChange {
                     low_balance: self.low_balance_usd.map(|low| low.map(|Usd(amount)| amount)),
@@ -233,11 +233,11 @@ pub(crate) struct ChangedAccount {
     pub(crate) facts: Option<AccountFacts>,
     /// Whether the store has applied the change. If not, the change will be applied as soon as the store answers.
     pub(crate) applied: bool,
-    /// The id of the operation; left out if the balance was not changed.
+    /// The operation id of a credit or an adjustment; left out for other requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) operation_id: Option<OperationId>,
-    /// Whether an earlier request with the same operation id had already changed the balance; left out if the balance was not
-    /// changed.
+    /// Whether an earlier request with the same operation id had already changed the balance; left out unless the request is a
+    /// credit or an adjustment with an operation id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) repeated: Option<bool>,
 }
@@ -298,8 +298,8 @@ pub(crate) struct AccountFacts {
     pub(crate) tpm: Option<u64>,
     /// The account's maximum number of concurrent requests; null: no limit.
     pub(crate) concurrency: Option<u64>,
-    /// The state at providers, such as earlier responses and files, that the account's requests can refer to: only state that the
-    /// account has created (`own`), or any state (`any`).
+    /// Which objects at providers (such as earlier responses and files) the account's requests can refer to: only objects that
+    /// the account has created (`own`), or any object (`any`).
     pub(crate) provider_state: ProviderState,
     /// The time at which the account was created.
     pub(crate) created_at: Option<Moment>,

@@ -67,7 +67,7 @@ macro_rules! question_of_limits {
         }
 
         impl $question {
-            /// Returns the change of the key's limits that this request makes.
+            /// Returns the change that this request makes to the key's limits.
             pub(crate) fn terms(&self) -> KeyTermsChange {
                 KeyTermsChange {
                     quota: quota(self.quota_usd),
@@ -179,7 +179,7 @@ impl UpdateKey {
         }
     }
 
-    /// Returns the change of the key that this request makes.
+    /// Returns the change that this request makes to the key.
     pub(crate) fn update(&self) -> KeyUpdate {
         KeyUpdate {
             name: self.name.as_ref().map(|KeyName(name)| name.clone()),
@@ -216,7 +216,7 @@ pub(crate) struct LowerKey {
 question!(LowerKey => KeyDetails: POST "/v1/keys/{id}/lower", Operator);
 
 impl LowerKey {
-    /// Returns the change of the key that this request makes.
+    /// Returns the change that this request makes to the key.
     pub(crate) fn update(&self) -> KeyUpdate {
         KeyUpdate {
             expires_at: self.expires_at.map(|end| end.map(Moment::seconds)),

@@ -191,7 +191,7 @@ pub(crate) struct ProviderView {
 pub(crate) struct CredentialView {
     /// The credential's name in the configuration.
     pub(crate) name: String,
-    /// The number of seconds until the credential's cooldown ends; 0 if it is in use.
+    /// The number of seconds until the credential's cooldown ends; 0 if the credential has no cooldown.
     pub(crate) cooldown_seconds: u64,
 }
 

@@ -167,7 +167,8 @@ pub(crate) struct CostsByDay {
     pub(crate) from: UtcDay,
     /// The day after the last day, in UTC.
     pub(crate) until: UtcDay,
-    /// The names with the highest costs, the highest first. All other names, if there are any, follow as one sum.
+    /// The costs by day of the names with the highest costs, the highest first. If there are other names, the sum of their costs
+    /// follows as the last entry.
     pub(crate) daily: Vec<CostSeries>,
 }
 
@@ -216,7 +217,7 @@ pub(crate) struct Overview {
     pub(crate) paid_in_nano_usd: NanoUsd,
     /// The amount paid in today (UTC), in nano-USD.
     pub(crate) paid_today_nano_usd: NanoUsd,
-    /// The amount paid in this month (UTC), in nano-USD.
+    /// The amount that was paid in during this month (UTC), in nano-USD.
     pub(crate) paid_month_nano_usd: NanoUsd,
     /// The sum of the accounts' balances, in nano-USD.
     pub(crate) balance_nano_usd: NanoUsd,

@@ -33,7 +33,7 @@ impl AdminCall {
     /// Converts a request type to its HTTP form.
     ///
     /// # Errors
-    /// `question` does not serialize to a JSON object. Every [`AdminQuestion`] should do so.
+    /// `question` does not serialize to a JSON object. This is a bug, because every [`AdminQuestion`] should serialize to one.
     pub(crate) fn from_question<Q: AdminQuestion>(question: &Q) -> Result<Self, AdminError> {
         let fields = serde_json::to_value(question).map_err(|error| AdminError::failed(error.to_string()))?;
         let Value::Object(mut fields) = fields else {

@@ -61,7 +61,7 @@ pub struct AccountCreateArgs {
     pub client: ClientArgs,
 }
 
-/// The option that makes a change to a balance take effect only once, even if the command is repeated.
+/// The option with which a change of a balance takes effect only once, even if the command is repeated.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OnceArgs {
     /// An id of this change. If several commands have the same id, only the first takes effect, so a command whose result is
@@ -84,8 +84,8 @@ pub struct LimitArgs {
     /// The threshold in USD for a low balance, or none. weir reports a balance at or below this amount as low
     #[arg(long, value_name = "D|none", allow_negative_numbers = true, value_parser = or_none::<Usd>)]
     pub(crate) low_balance_usd: Option<OrNone<Usd>>,
-    /// The state at providers (responses, files, containers) that the account's requests may refer to: only the account's own
-    /// state, or any state
+    /// Which objects at providers (responses, files, containers) the account's requests may refer to: only objects that the
+    /// account has created (own), or any object (any)
     #[arg(long, value_name = "own|any", value_parser = one_of::<ProviderState>(&["own", "any"]))]
     pub(crate) provider_state: Option<ProviderState>,
     #[command(flatten)]

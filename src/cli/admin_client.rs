@@ -280,7 +280,7 @@ impl AdminClient {
         self.exchange(wait, (method, path, text_of(body)), None).await
     }
 
-    /// Makes a call by method and path that takes effect only if the object still has the given version; `None` accepts any
+    /// Makes a call by method and path. The call takes effect only if the object still has the given version; `None` accepts any
     /// version.
     #[cfg(test)]
     pub(crate) async fn call_if(

@@ -62,7 +62,8 @@ pub struct KeyCreateArgs {
     /// The models that the key may use, separated by commas, or all
     #[arg(long, value_name = "LIST|all", default_value = "all", value_parser = or_all)]
     pub(crate) models: OrNone<ModelNames>,
-    /// An id of this command. Commands with the same id create only one key: a repetition fails, and names the key that exists
+    /// An id of this command. Several commands with the same id create only one key. A repeated command fails, and its error
+    /// message contains the id of the existing key
     #[arg(long, value_name = "ID")]
     pub(crate) operation_id: Option<OperationId>,
     /// Print only the secret, for example for `WEIR_KEY=$(weir key create ...)`
@@ -94,7 +95,7 @@ pub struct ListArgs {
     /// List only keys that were created before this time and have not been used since
     #[arg(long, value_name = "TIME")]
     pub(crate) unused_since: Option<Moment>,
-    /// List only keys that have expired or expire before this time
+    /// List only keys whose time of expiry is before this time
     #[arg(long, value_name = "TIME")]
     pub(crate) expires_before: Option<Moment>,
     /// List only keys that have spent at least this many USD in the current quota period

@@ -200,7 +200,7 @@ pub struct FilterArgs {
     /// Select only rows of requests that named this model or were served by it
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// Select only requests that ended with this status, or with a class of statuses such as 5xx
+    /// Select only requests that ended with this status, or with any status of a class such as 5xx
     #[arg(long)]
     pub(crate) status: Option<StatusRange>,
     /// Select only requests with this tag
@@ -301,7 +301,8 @@ async fn for_each_day(
     Ok(count)
 }
 
-/// Describes a difference between sums and rows: the subject of the sums, and the values on both sides.
+/// Describes a difference between daily sums and rows. The text contains the subject of the sums, the values in the sums, and the
+/// values that were computed from the rows.
 fn difference_text(difference: &SumsDifference) -> String {
     format!(
         "{} model {}: sums {}; rows {}",
@@ -312,7 +313,7 @@ fn difference_text(difference: &SumsDifference) -> String {
     )
 }
 
-/// Describes the subject of sums or counters, with the name of the key, model or tag.
+/// Describes the requests to which sums or counters apply: those of the account, or those of a key, model or tag with this name.
 fn subject_text(of: SumsSubject, name: Option<&str>) -> String {
     name.map_or_else(|| of.to_string(), |name| format!("{of} {name}"))
 }
@@ -354,8 +355,8 @@ fn date(text: &str) -> Result<UtcDay, String> {
     })
 }
 
-/// The advice if the charges of rows differ between the journal and the log, and the store is the log backend. A new log backend
-/// receives all rows that the journal still contains.
+/// The advice for operators if rows in the log have other charges than in the journal, and the log backend is the store. The
+/// advice is to choose another log backend, because a new log backend receives all rows that the journal still contains.
 const NAME_A_HOME: &str =
     "keep the journal, and set `[log] home` to \"files\" or \"postgres\", which then gets the rows of the journal";
 

@@ -1,6 +1,6 @@
-//! `weir login`, `weir token` and `weir logout`. A user signs a machine in to a gateway with the OAuth device flow. Agents on the
-//! machine that do not support this flow can then use a token instead of a key. The tokens are in a file that only its owner can
-//! read. Only one process uses the file at a time.
+//! `weir login`, `weir token` and `weir logout`. A user signs a machine in to a gateway with the OAuth device flow. After that,
+//! agents on the machine can use a token instead of a key, even if they do not support this flow. The tokens are in a file that
+//! only its owner can read. Only one process uses the file at a time.
 
 mod gateway;
 
@@ -213,13 +213,14 @@ fn absolute(path: &Path) -> Result<PathBuf, LoginError> {
 /// The subcommands of `weir sign-in`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SignInCommand {
-    /// List the sign-ins of agents with a key. For each sign-in, show when it last got tokens and when it ends
+    /// List the agents that are signed in with a key. For each sign-in, show when the agent last received tokens, and when the
+    /// sign-in ends
     List(KeySignInsArgs),
-    /// End all sign-ins of agents with a key. The key itself does not change
+    /// Sign out all agents that are signed in with a key. The key itself does not change
     End(KeySignInsArgs),
 }
 
-/// The arguments of a command about the sign-ins with one key.
+/// The arguments of a command about the agents that are signed in with one key.
 #[derive(Args, Clone, Debug)]
 pub struct KeySignInsArgs {
     #[command(flatten)]

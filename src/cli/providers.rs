@@ -108,7 +108,7 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
     Ok(())
 }
 
-/// Describes the models and backends of a provider that are not used now. The text is appended to the provider's line.
+/// Describes which models and backends of a provider are not used now. The text is appended to the provider's line.
 fn skipped_text(provider: &ProviderView) -> String {
     let mut text = String::new();
     for OpenCircuitView {

@@ -20,7 +20,7 @@ use crate::domain::{
     wire::{Protocol, operation::Operation},
 };
 
-/// The maximum number of characters of a changed field that are printed.
+/// The maximum length of the printed value of a changed field, in characters. A longer value is shortened.
 const PLACE_CHARS_MAX: usize = 100;
 
 /// The subcommands of `weir rules`.
@@ -53,7 +53,7 @@ pub struct ExplainArgs {
     /// The client's protocol, if the provider does not speak it: messages, responses or gemini. weir then translates the request
     #[arg(long = "as", value_name = "PROTOCOL", value_parser = protocol)]
     pub client_protocol: Option<Protocol>,
-    /// The mode of the translation, strict or lossy, instead of the model's `translate`
+    /// The mode of the translation: strict or lossy. It replaces the model's setting `translate`
     #[arg(long, value_name = "MODE", value_parser = mode, requires = "client_protocol")]
     pub mode: Option<TranslationMode>,
     /// A header of the request; can be repeated
@@ -285,7 +285,8 @@ fn print(file: &str, explanation: &Explanation, out: &mut impl Write) -> io::Res
     Ok(())
 }
 
-/// Prints the protocols, and then either the refusal or one line for each member that the translation adapts or drops.
+/// Prints from which protocol to which protocol a request is translated. Then prints the reason if the request is refused.
+/// Otherwise, prints one line for each member that the translation adapts or drops.
 fn print_translation(translation: &ExplainedTranslation, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,

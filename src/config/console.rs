@@ -43,8 +43,8 @@ settings! {
         /// Prometheus, some of which concern all nodes or are computed from rates. If not set, the overview displays only the
         /// alerts that this node computes from its own metrics. See docs/console.md.
         prometheus_url: Option<Uri> = prometheus().optional("http://127.0.0.1:9090"),
-        /// The OpenID provider with which operators can sign in; links still work. Register the console at the provider as a
-        /// client, with the redirect address `url`/openid/return. See docs/console.md.
+        /// The OpenID provider with which operators can sign in. They can still use the links of `weir console open` as well.
+        /// Register the console at the provider as a client, with the redirect address `url`/openid/return. See docs/console.md.
         openid: Option<OpenIdConfig> = optional_table(),
         /// The certificates of the console's listener.
         tls: TlsConfig = table(),
@@ -186,7 +186,7 @@ settings! {
         managed_settings: Option<PathBuf> = path().optional("managed-settings.json"),
         /// If this table is present, users sign in at the portal with the OpenID provider of [console.openid]. Register the
         /// redirect address https://GATEWAY/portal/openid/return at this provider. At the first sign-in, each user gets one key
-        /// with these terms; see docs/sign-in.md.
+        /// with the terms in this table; see docs/sign-in.md.
         template: Option<KeyTemplate> = optional_table::<TemplateSection>().map(|section| section.map(KeyTemplate::from)),
     }
 }
@@ -209,7 +209,8 @@ settings! {
         tpm: Option<u64> = within(1..=RateLimits::MAX).optional(200_000),
         /// Maximum number of concurrent requests for each key. If not set: no limit.
         concurrency: Option<u64> = within(1..=RateLimits::MAX).optional(4),
-        /// The groups at the provider whose members get a key. If not set: every user who can sign in at the provider gets a key.
+        /// The OpenID provider's user groups. Only members of these groups get a key. If not set: every user who can sign in at
+        /// the provider gets a key.
         groups: Option<Vec<String>> = list_of(text()).optional(vec!["engineering"]),
     } checked by quota_begins_anew
 }

@@ -67,8 +67,9 @@ settings! {
         /// Maximum number of concurrent token-count requests of one key; further ones get 429. The limits on generation do not
         /// apply to token counts, because agents send them in bursts.
         count_tokens_concurrency: usize = number(64, 1..=65_536),
-        /// The load balancers, as ADDRESS/BITS or ADDRESS, that send a PROXY protocol header (version 1 or 2) with the client's
-        /// address. Each connection from one of them must begin with such a header; other connections must not.
+        /// The addresses of load balancers, each as ADDRESS/BITS or ADDRESS. These load balancers send a PROXY protocol header
+        /// (version 1 or 2) with the client's address. Each connection from one of them must begin with such a header; other
+        /// connections must not.
         proxy_protocol_from: Vec<IpNet> = networks().restart(),
         /// TLS of the gateway's listener, and a listener without TLS that redirects to it.
         tls: GatewayTlsConfig = table(),
@@ -139,7 +140,8 @@ settings! {
         /// learn their usage ([on_client_gone] of the provider's file). Beyond it, weir ends the provider's answer when its
         /// client disconnects, and bills the usage known by then.
         client_gone_finish_max: usize = number(256, 0..=1_000_000).restart(),
-        /// Maximum time for a detached answer after its client has disconnected, in addition to the limits above.
+        /// Maximum time that a detached answer can take after its client has disconnected. The time limits above also apply to
+        /// it.
         client_gone_finish("client_gone_finish_seconds"): Duration = seconds(600, 1..=UPSTREAM_SECONDS_MAX),
     }
 }
@@ -148,10 +150,10 @@ settings! {
     /// The section `[retry]`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct RetryConfig {
-        /// Whether weir also sends a request to the next provider if the first does not answer in time (first_byte_seconds,
-        /// first_byte_unary_seconds), or closes the connection before an answer. The first provider may have done the work and
-        /// bill you for it; the client is charged once, for the answer that it gets. If false, such a request fails (504 or 502),
-        /// and later requests avoid the provider.
+        /// Whether weir sends a request to the next provider after the first one has not answered in time (first_byte_seconds,
+        /// first_byte_unary_seconds), or has closed the connection before an answer. The first provider may have done the work
+        /// and bill you for it; the client is charged once, for the answer that it gets. If false, such a request fails (504 or
+        /// 502), and later requests avoid the provider.
         after_timeout: bool = flag(false),
     }
 }
@@ -197,8 +199,8 @@ settings! {
     /// The section `[admin.tls]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct AdminTlsConfig {
-        /// A PEM file with the CA certificates that verify clients' certificates. A client with such a certificate has full
-        /// control: use a dedicated CA.
+        /// A PEM file with the CA certificates that verify clients' certificates. A client with a certificate from one of these
+        /// CAs has full control: use a dedicated CA.
         client_ca_file: Option<PathBuf> = path().optional("tls/operators-ca.pem"),
         /// The certificates of the admin API's listener.
         tls: TlsConfig = flat(),
@@ -240,9 +242,9 @@ settings! {
         /// Maximum number of IP addresses whose requests are counted. Beyond it, weir drops the count of the address that has
         /// sent no request for the longest time.
         addresses_max: usize = number(100_000, 1..=10_000_000),
-        /// The proxies, as ADDRESS/BITS or ADDRESS, whose X-Forwarded-For weir trusts to contain the client's address. List your
-        /// own proxies here; otherwise all their clients count as one address, in this section and in all other limits per IP
-        /// address.
+        /// The addresses of trusted proxies, each as ADDRESS/BITS or ADDRESS. If one of them sends a request, weir reads the
+        /// client's address from the header X-Forwarded-For. List your own proxies here; otherwise all their clients count as one
+        /// address, in this section and in all other limits per IP address.
         trusted_proxies: Vec<IpNet> = networks(),
         /// Like proxy_protocol_from in [gateway], for this listener.
         proxy_protocol_from: Vec<IpNet> = networks(),

@@ -132,10 +132,10 @@ settings! {
         /// Maximum number of cached keys. Beyond it, the least recently used ones are dropped.
         entries_max: usize = number(100_000, 1..=10_000_000),
         /// How often weir polls Redis for changes of keys. Redis also sends notifications of them; an embedded store reports each
-        /// change itself. With more than 900, a revoked key may work for longer than a second if the connection for the
-        /// notifications is cut.
+        /// change itself. With a value of more than 900, a revoked key may work for longer than a second while the connection for
+        /// the notifications is broken.
         poll("poll_ms"): Duration = millis(500, 10..=10_000),
-        /// How often weir writes to the store when each key was last used.
+        /// How often weir writes the keys' last-used times to the store.
         flush_used("flush_used_seconds"): Duration = seconds(5, 1..=3600),
         /// Limits on lookups of unknown keys. Anybody can make up a key with a valid checksum, so this node limits how often it
         /// looks up keys that are not in its cache. Beyond the limit, requests with such keys get 429, with a short retry-after.
@@ -150,7 +150,7 @@ settings! {
     pub(crate) struct UnknownKeysConfig {
         /// Maximum number of nonexistent keys that this node remembers, each for negative_seconds.
         entries_max: usize = number(10_000, 1..=10_000_000),
-        /// Maximum number of lookups per minute that find no key, for one IP address (IPv6: one /64). If proxies are in front of
+        /// Maximum number of lookups that find no key, per minute and IP address (IPv6: one /64). If proxies are in front of
         /// weir, list them in [stability] trusted_proxies; otherwise all their clients count as one address.
         per_minute: u32 = number(600, 1..=LOOKUPS_MAX),
         /// Maximum number of lookups that find no key and that one IP address can cause at once after a pause.
@@ -158,7 +158,7 @@ settings! {
         /// Maximum number of IP addresses whose lookups are counted. Beyond it, weir drops the count of the address that has
         /// caused no lookup for the longest time.
         addresses_max: usize = number(100_000, 1..=10_000_000),
-        /// Maximum number of lookups per minute that find no key, for all addresses together, on each node.
+        /// Maximum number of lookups that find no key, per minute and node, for all addresses together.
         total_per_minute: u32 = number(60_000, 1..=10 * LOOKUPS_MAX),
         /// Maximum number of lookups that find no key and that all addresses together can cause at once after a pause.
         total_burst: u32 = number(1000, 1..=LOOKUPS_MAX),
@@ -261,10 +261,11 @@ settings! {
         path: PathBuf = path().or("/var/lib/weir/journal").trying_out("./weir-data/journal"),
         /// The size of one journal file, in bytes. Each file is allocated with this size.
         segment_bytes: u64 = number(64 << 20, 1 << 20..=1 << 30),
-        /// How long weir keeps a journal file after the store has applied all of its records (the embedded store: after it has
-        /// written them to its own file). If the store is set back, for example when a backup is restored, weir applies the
-        /// records in these files to the store again. So the time between two backups must be shorter than this time. If the
-        /// clock jumps ahead, weir removes only the files of one day at a time. A lower number takes effect at once.
+        /// How long weir keeps a journal file after the store has applied all records in it. With the embedded store, this time
+        /// begins when the store has also written the records to its own file. If the store returns to an earlier state, for
+        /// example because a backup is restored, weir applies the records in these files to the store again. So the time between
+        /// two backups must be shorter than this time. If the clock jumps ahead, weir removes only the files of one day at a
+        /// time. A lower number takes effect at once.
         keep("keep_days"): Duration = days(7, 1..=3650),
         /// Maximum time until a record is on disk. A power cut can lose the records of this time. If only the process ends,
         /// nothing is lost.

@@ -44,9 +44,9 @@ settings! {
             [("store", LogBackendName::Store), ("files", LogBackendName::Files), ("postgres", LogBackendName::Postgres)],
         )
         .optional("files"),
-        /// The previous log backend, "files" or "postgres" with its own section below, or, with Redis, "store". Its rows are
-        /// still read. `weir log move --to` copies them to the new backend while weir serves requests. Once `weir log verify`
-        /// finds all of them there, remove this line.
+        /// The previous log backend: "files", "postgres" or (only with Redis) "store". "files" and "postgres" have their settings
+        /// in sections below. weir still reads the rows of the previous backend. `weir log move --to` copies them to the new
+        /// backend while weir serves requests. After `weir log verify` has found all of them there, remove this line.
         named_former_home("former_home"): Option<LogBackendName> = one_of(
             "home",
             [("store", LogBackendName::Store), ("files", LogBackendName::Files), ("postgres", LogBackendName::Postgres)],
@@ -92,7 +92,8 @@ const OWN_LONGEST: Duration = Duration::from_secs(3600);
 
 impl LogConfig {
     /// Sets the log backends, and returns the sinks for which the journal keeps its files. With an embedded store, the default
-    /// backend is a folder of files beside the store. With Redis, it is the store, because each node would have separate files.
+    /// backend is a folder of files beside the store. With Redis, the default backend is the store, because folders on several
+    /// nodes would each contain only a part of the rows.
     pub(super) fn set_backends(&mut self, store: &StoreConfig, from: &Section<'_>) -> Vec<JournalSink> {
         let (beside, longest, default, store) = match store {
             StoreConfig::Embedded(store) => {

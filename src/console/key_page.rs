@@ -1,4 +1,5 @@
-//! Renders the facts about a key and the forms that both operators and the owner of the key get.
+//! Renders the parts that are the same on the operators' page about a key and on its owner's page: the facts about the key, and
+//! forms.
 
 use maud::{Markup, html};
 
@@ -227,7 +228,7 @@ const RATES: [(&str, &str); 3] = [
     ("concurrency", "Requests at once"),
 ];
 
-/// The options for a running answer when the quota is used up. The first option is the default.
+/// The options for what happens to a running answer when the quota is used up. The first option is the default.
 const EXHAUSTED: [(OnExhausted, &str); 2] = [(OnExhausted::Finish, "Finishes"), (OnExhausted::Cut, "Is cut off")];
 
 /// Formats a number. `None` becomes an empty string.
@@ -272,8 +273,8 @@ pub(super) fn exhaustion_inputs<W>(forms: &Forms<'_, W>, action: &str, key: Opti
     }
 }
 
-/// Returns the submitted values that were changed: what happens to a running answer when the quota is used up, and the multiple
-/// of the quota at which the answer is cut off.
+/// Returns the submitted values that were changed. The first value says what happens to a running answer when the quota is used
+/// up. The second value is a factor: such an answer is cut off at this multiple of the quota.
 ///
 /// # Errors
 /// The factor is not valid.

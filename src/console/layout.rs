@@ -277,7 +277,8 @@ const CODE_CHARS: usize = 43;
 /// The user of a session of the console.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Operator {
-    /// The caller that requested the link, or the user who signed in at the OpenID provider.
+    /// The caller of the admin API that requested a sign-in link for this session, or the user who signed in at the OpenID
+    /// provider.
     pub(super) opened_by: AdminPeer,
     /// The role of the session, which limits what the user can change.
     pub(super) role: Role,

@@ -76,12 +76,12 @@ impl OAuth {
         }
     }
 
-    /// Returns whether a path is one of these endpoints.
+    /// Returns whether a path belongs to a sign-in endpoint.
     pub(super) fn is_endpoint(path: &str) -> bool {
         matches!(path, DISCOVERY | DEVICE | TOKEN | REVOKE)
     }
 
-    /// Answers a request to one of these endpoints. `trusted` are the networks of the proxies in front of weir.
+    /// Answers a request to a sign-in endpoint. `trusted` are the networks of the proxies in front of weir.
     pub(super) async fn answer(&self, request: &PageRequest, trusted: &[IpNet]) -> PageResponse {
         let client = ClientAddress::from_headers(request.peer, &request.headers, trusted);
         let (limiter, method) = match request.path.as_str() {

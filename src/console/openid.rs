@@ -137,7 +137,7 @@ impl SignInSecrets<'_> {
 }
 
 impl OpenId {
-    /// Creates the sign-in without sending a request. `start` is a time before the first sign-in.
+    /// Creates this value without sending a request to the provider. `start` is a time before the first sign-in.
     ///
     /// # Errors
     /// There are no usable CA certificates.

@@ -1,7 +1,7 @@
 //! The portal. The owner of a key signs in with the key, sees the key's limits and usage, lowers the limits, and rotates the key.
 //!
-//! A session belongs to one key and ends with the key. Each request checks that the key exists and is not revoked, and that the
-//! secret with which the session was opened is still valid.
+//! A session belongs to one key. When the key is revoked or deleted, the session ends. Each request checks that the key exists
+//! and is not revoked, and that the secret with which the session was opened is still valid.
 
 mod device;
 mod oidc_users;
@@ -98,7 +98,8 @@ pub(crate) struct Portal {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct KeyOwner {
     pub(super) key: KeyId,
-    /// The digest of the secret with which the owner signed in. After a rotation by the owner, the digest of the new secret.
+    /// The digest of the secret with which the owner signed in. If the owner has rotated the key in this session, this is the
+    /// digest of the new secret.
     pub(super) digest: KeyDigest,
 }
 
@@ -146,7 +147,7 @@ impl Portal {
         Self { oidc: people, ..self }
     }
 
-    /// Returns the name of this path's route in the access log. `None` if the path does not belong to the portal.
+    /// Returns the name by which the access log records requests to this path. `None` if the path does not belong to the portal.
     pub(crate) fn route_name(&self, path: &str) -> Option<&'static str> {
         let below = path.strip_prefix(ROOT);
         let is_page = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

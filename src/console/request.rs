@@ -37,7 +37,8 @@ pub(crate) struct PageRequest {
     pub(crate) body: Bytes,
     /// The address of the connection's peer, which is the client or a proxy in front of weir.
     pub(crate) peer: IpAddr,
-    /// Whether the connection of the client is encrypted, up to the listener or up to a proxy in front of it.
+    /// Whether the client's connection is encrypted. This is the connection to the listener, or to the proxy in front of the
+    /// listener if there is one.
     pub(crate) encrypted: bool,
     /// The time of the request by the monotonic clock.
     pub(crate) now: Instant,
@@ -221,7 +222,7 @@ pub(super) fn read_question<Q: AdminQuestion>(pairs: &[(&str, &str)]) -> Result<
     wire::read(given.collect(), "", serde_json::Map::new())
 }
 
-/// Returns a query with the fields that have a value, including the leading `?`. Empty if no field has a value.
+/// Returns a query that begins with `?` and contains the fields that have a value. Empty if no field has a value.
 pub(super) fn to_query(pairs: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {

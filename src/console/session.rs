@@ -27,7 +27,8 @@ use crate::{
     },
 };
 
-/// The lifetime of a session: half an hour without a request, and twelve hours in all.
+/// The lifetime of a session. A session ends after half an hour without a request, and at the latest twelve hours after its
+/// beginning.
 pub(super) const SESSION_LIFETIME: SessionLifetime = SessionLifetime {
     idle: Duration::from_secs(30 * 60),
     whole: Duration::from_secs(12 * 3600),
@@ -177,8 +178,9 @@ impl BrowserSessions {
         }
     }
 
-    /// Returns the user of a session that this node remembers. Used while the store cannot be reached. This node may have first
-    /// seen the session long after its beginning, so only the store knows when the session ends.
+    /// Returns the user of a session that this node remembers. This function is only called while the store cannot be reached. At
+    /// other times the store is asked, because only the store knows when the session ends: the session may have begun long before
+    /// this node first saw it.
     fn remembered(&self, id: &SessionDigest, now: Instant) -> Option<String> {
         let mut kept = self.kept.lock();
         let known = kept.get_mut(id).filter(|known| known.is_alive(now))?;
@@ -284,7 +286,7 @@ impl Cookie {
         })
     }
 
-    /// Returns the header that sets the cookie until the browser is closed.
+    /// Returns the header that sets the cookie. The browser deletes the cookie when it is closed.
     pub(super) fn set(&self, id: &str, way: ConnectionSecurity) -> HeaderValue {
         self.line(id, way, "")
     }

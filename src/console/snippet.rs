@@ -228,8 +228,8 @@ pub(crate) struct Examples {
 }
 
 impl Examples {
-    /// Chooses the models for a key that can use the models `allowed`; `None` for a key that can use all models. `is_off` returns
-    /// whether a provider is switched off.
+    /// Chooses the models for a key. `allowed` contains the models that the key can use, or is `None` if the key can use all
+    /// models. `is_off` returns whether a provider is switched off.
     pub(crate) fn new(catalogue: &Catalogue, is_off: impl Fn(&str) -> bool, allowed: Option<&[String]>) -> Self {
         let models = catalogue.served_models();
         let served = models.map(|model| (model.name.clone(), model.protocols_served(&is_off)));

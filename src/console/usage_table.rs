@@ -208,7 +208,8 @@ pub(super) struct Chart {
     pub(super) has_table: bool,
 }
 
-/// Returns the CSS class for the colour of the series at the index `place`. `None` means the series of all others together.
+/// Returns the CSS class for the colour of the series at the index `place`. If `place` is `None`, returns the class for the
+/// series that combines all other series.
 pub(super) fn colour(place: Option<usize>) -> &'static str {
     let [own @ .., others] = &COLOURS;
     place.and_then(|place| own.get(place)).unwrap_or(others)

@@ -64,7 +64,8 @@ pub(crate) struct Model {
     pub aliases: Vec<String>,
     /// The model's name at its providers, except at those in `upstream_names`.
     pub upstream_name: String,
-    /// The model's name at each provider where it differs from `upstream_name`, by the provider's name.
+    /// The model's names at the providers that do not use `upstream_name`. Each entry contains a provider's name and the model's
+    /// name at this provider.
     pub upstream_names: BTreeMap<String, String>,
     /// The providers that serve the model, in order of preference; never empty.
     pub providers: Vec<Arc<Provider>>,
@@ -170,7 +171,7 @@ settings! {
     /// The settings of weir.toml that change the catalogue: `[provider.NAME]` and `[[model]]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct CatalogueSettings {
-        /// Changes to the provider of this name, which a provider file defines. All three settings are optional.
+        /// Changes to the provider of this name, which a provider file defines. Every setting in this table is optional.
         overrides("provider"): BTreeMap<String, ProviderOverride> = named("anthropic"),
         /// Adds a model, or replaces the model of the same name that a provider file defines.
         models("model"): Vec<RawModel> = tables(),
@@ -230,7 +231,7 @@ pub(crate) enum CatalogueWarning {
         /// The reference to the secret, and whether the source is absent or empty.
         secret: MissingSecret,
     },
-    /// No model uses a price in the operator's price list.
+    /// The operator's price list contains a price that no model uses.
     #[error(
         "{file}:{line}: the price `{name}`{} is not used by any model: check its name",
         provider.as_ref().map(|provider| format!(" for provider `{provider}`")).unwrap_or_default()
@@ -264,8 +265,8 @@ impl CatalogueWarning {
 }
 
 impl Catalogue {
-    /// Returns the names of the models whose price has changed since `before` without a new version of the price list. Charges at
-    /// the old price cannot be recomputed from such a price list.
+    /// Returns the names of the models that have another price than in `before`, although the version of the price list is the
+    /// same. Charges at the old price cannot be recomputed, because this version now contains the new price.
     pub(crate) fn repriced_under_one_version<'a>(&'a self, before: &Self) -> Vec<&'a str> {
         let repriced = |model: &&Arc<Model>| {
             let Some(old) = before.find(&model.name) else {
@@ -328,7 +329,7 @@ impl Catalogue {
         priced.max_by_key(|(_, price)| price.sum(usage, modifiers))
     }
 
-    /// Whether a provider that is on returns errors in a form other than that of this protocol.
+    /// Whether at least one provider that is on returns errors in a form other than that of this protocol.
     pub(crate) fn has_own_error_forms(&self, protocol: Protocol) -> bool {
         let mut on = self.providers.iter().filter(|provider| provider.is_on());
         on.any(|provider| provider.error_form(protocol) != protocol.into())
@@ -390,9 +391,9 @@ fn price_name(raw: &RawModel) -> &str {
 }
 
 impl Catalogue {
-    /// Returns the models that `provider` may run for `name`. This is a model name in a request body, which weir forwards without
-    /// changing the name. The result contains the models whose name at the provider is `name`, with or without its context-window
-    /// mark or snapshot date.
+    /// Returns the models that `provider` may run for `name`. `name` is a model name that a request body contains and that weir
+    /// forwards unchanged. The result contains the models whose name at the provider is `name`, with or without its
+    /// context-window mark or snapshot date.
     pub(crate) fn models_run_as<'a>(
         &'a self,
         provider: &'a str,

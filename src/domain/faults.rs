@@ -68,8 +68,8 @@ impl End {
     }
 
     /// Returns the status to record (docs/interface.md, The public record). `answered` is the status that the client got, or 0 if
-    /// it got none. The recorded status is `answered`, or an error status if the answer failed after a 2xx status or the client
-    /// disconnected before it got a status.
+    /// it got none. Usually, the recorded status is `answered`. It is an error status in two cases: the answer failed after a 2xx
+    /// status, or the client disconnected before it got a status.
     pub(crate) fn recorded_status(&self, answered: u16) -> u16 {
         match self {
             Self::InBandError | Self::Broken(Break::ProviderCut | Break::ProviderEnded) => answered.max(502),
@@ -197,8 +197,8 @@ impl BodyTime {
     }
 }
 
-/// The longest requested pause for which weir waits before it retries. If a provider requests a longer pause, weir does not
-/// retry, and the client has to.
+/// The longest requested pause for which weir waits before it retries. If a provider requests a longer pause, weir does not wait.
+/// It leaves the retry to the client.
 pub(crate) const RETRY_AFTER_OBEYED_MAX: Duration = Duration::from_secs(5);
 /// The cooldown of a credential after a rate limit, if the provider requests no pause.
 pub(crate) const COOLDOWN_AFTER_LIMIT: Duration = Duration::from_secs(10);

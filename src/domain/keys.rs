@@ -371,8 +371,8 @@ pub(crate) const OVERLAP_DEFAULT_SECONDS: u64 = 24 * 3600;
 /// The maximum overlap, in seconds: 30 days.
 pub(crate) const OVERLAP_MAX_SECONDS: u64 = 30 * 24 * 3600;
 
-/// The number of seconds within which an operation can be repeated with the same seed and returns the same secret again. This is
-/// for clients that have lost the first answer.
+/// The period, in seconds, in which a client can repeat an operation with the same seed. The repeated operation returns the same
+/// secret again. This is for clients that have lost the first answer.
 pub(crate) const REPEATED_TEXT_SECONDS: i64 = 120;
 
 /// The replacement of a key's secret with a new secret.

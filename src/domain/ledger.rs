@@ -86,8 +86,8 @@ impl AccountRecord {
         is_suspended.then(|| self.with_terms(self.terms, true))
     }
 
-    /// Returns the version of this record. If an operator's change names a version, the change is made only if the record still
-    /// has this version.
+    /// Returns the version of this record. An operator's change can name a version. Such a change is made only if the record has
+    /// the named version at that time.
     pub(crate) fn version(&self) -> Version {
         let content = serde_json::to_vec(&(self.suspended, &self.terms)).unwrap_or_default();
         Version::new(self.revision, crc32fast::hash(&content))
@@ -187,7 +187,7 @@ pub struct Settlement {
     /// The time of the request's admission, in milliseconds since the Unix epoch. The cost is added to the four periods that
     /// contain this time.
     pub at_ms: i64,
-    /// The number of tokens that were deducted from the tokens per minute at admission.
+    /// The number of tokens that admission has deducted from the limit of tokens per minute.
     pub tokens_estimated: u64,
     /// The number of tokens that the request has used.
     pub tokens_used: u64,
@@ -196,7 +196,7 @@ pub struct Settlement {
     /// The lease from which the request was admitted. The cost is deducted from it. `None` if the request has a hold of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseId>,
-    /// The request's row in the consumption log; `None` for a request that is not billed, which costs nothing.
+    /// The request's row in the consumption log. `None` if the request is not billed, and so costs nothing.
     pub row: Option<Arc<Row>>,
 }
 
@@ -269,14 +269,14 @@ pub struct AdmitCall {
     pub key: Arc<KeyRecord>,
     /// The expected cost of the request.
     pub estimate: NanoUsd,
-    /// The expected input and output tokens. They are deducted from the tokens per minute at admission, and the settlement
+    /// The expected input and output tokens. Admission deducts them from the limit of tokens per minute, and the settlement
     /// corrects the deduction.
     pub tokens: u64,
-    /// The number of this node's requests with the key that have ended, but whose settlements the store has not acknowledged.
-    /// These requests do not count as running.
+    /// The number of this node's unacknowledged requests with the key. Such a request has ended, but the store has not
+    /// acknowledged its settlement. It does not count as running.
     pub ended_key: u64,
-    /// The number of this node's requests on the account that have ended, but whose settlements the store has not acknowledged.
-    /// These requests do not count as running.
+    /// The number of this node's unacknowledged requests on the account. Such a request has ended, but the store has not
+    /// acknowledged its settlement. It does not count as running.
     pub ended_account: u64,
 }
 
@@ -337,11 +337,11 @@ pub enum Denial {
     AccountSuspended,
     /// The account's balance is used up: `balance <= 0`.
     BalanceExhausted,
-    /// Running requests hold the rest of the account's balance: `balance > 0` and `balance - held <= 0`.
+    /// Running requests hold the whole balance of the account: `balance > 0` and `balance - held <= 0`.
     BalanceHeld,
     /// The key's quota is used up: `spent >= quota`.
     QuotaExhausted(QuotaUse),
-    /// Running requests hold the rest of the key's quota: `spent < quota` and `spent + held >= quota`.
+    /// Running requests hold the whole unspent part of the key's quota: `spent < quota` and `spent + held >= quota`.
     QuotaHeld(QuotaUse),
     /// The limit of concurrent requests is reached.
     Concurrency {
@@ -370,7 +370,7 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// Whether the money, rate or slot that the request lacks is held by running requests or is in leases. If so, it may become
+    /// Whether running requests or leases have the money, the rate or the slot that the request needs. If so, it may become
     /// available soon.
     pub const fn is_held(self) -> bool {
         match self {

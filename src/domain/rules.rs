@@ -1,4 +1,4 @@
-//! Provider files: TOML files that describe how providers differ, checked and compiled when the configuration is loaded.
+//! Provider files: TOML files that describe how providers differ. weir checks and compiles them when it loads the configuration.
 
 pub(crate) mod apply;
 pub(crate) mod body;

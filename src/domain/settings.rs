@@ -281,8 +281,8 @@ fn of_table<T: Settings>() -> SettingKind<T> {
     SettingKind::of(|given| T::read(&given.table()?).ok_or(SettingFault::Reported))
 }
 
-/// Compares the settings in an optional table one by one. If the table exists in only one of the two values, the table as a whole
-/// is the difference.
+/// Returns `kind`, but with a comparison that compares the settings of the optional table one by one. If the table exists in only
+/// one of the two compared values, the comparison reports the table as a whole.
 fn in_place<T: Settings>(kind: SettingKind<Option<T>>) -> SettingKind<Option<T>> {
     kind.differing(|values, at, all, keys| match values {
         (Some(now), Some(before)) => now.differing(before, at, all, keys),

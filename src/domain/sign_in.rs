@@ -1,8 +1,8 @@
 //! Sign-ins of agents by the OAuth device flow (RFC 8628): codes, tokens, and the stored documents that contain them.
 //!
-//! A document is a short string in the store that expires after a set time. Its name is a digest. It contains only digests of
-//! codes and tokens, never the codes and tokens themselves. All sign-ins of one key, at most [`SIGN_INS_MAX`], are in one
-//! document.
+//! A document is a short string in the store. The store deletes it when its lifetime ends. Its name is a digest. It contains only
+//! digests of codes and tokens, never the codes and tokens themselves. All sign-ins of one key, at most [`SIGN_INS_MAX`], are in
+//! one document.
 
 pub(crate) mod device_request;
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub struct FileError {
     /// The line of the error, counted from 1; `None` if the file has no line for the error, for example because something is
     /// missing.
     pub line: Option<usize>,
-    /// The TOML key with the error; `None` if it is unknown.
+    /// The TOML key that the error concerns; `None` if the error concerns no single key, or if weir cannot determine the key.
     pub key: Option<String>,
     /// The problem and how to solve it, in lower case and without a final period. It never repeats a value of the file.
     pub message: String,

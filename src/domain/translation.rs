@@ -113,7 +113,7 @@ pub(crate) struct TranslationTarget<'a> {
     pub(crate) model: &'a str,
     /// The model's maximum number of output tokens; `None` if it is unknown.
     pub(crate) output_tokens_max: Option<u64>,
-    /// The maker of the reasoning that may be sent back.
+    /// The maker whose reasoning may be sent back to the provider.
     pub(crate) maker: &'a ReasoningMaker,
 }
 
@@ -145,7 +145,7 @@ pub(crate) struct TranslatedRequest {
 }
 
 /// Translates a request. `stream` says whether the client wants a stream. It is used only if the client's protocol states this in
-/// the path.
+/// the URL's path and not in the body.
 ///
 /// # Errors
 /// The request cannot be translated without losing content or state.

@@ -152,7 +152,7 @@ fn query_values(query: &str, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the name of a query parameter, still percent-encoded, from the parameter's `name=value` text.
+/// Returns the name of a query parameter from the parameter's `name=value` text. The name is not percent-decoded.
 pub(in crate::domain) fn parameter_name(pair: &str) -> &str {
     pair.split_once('=').map_or(pair, |(name, _)| name)
 }

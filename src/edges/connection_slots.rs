@@ -31,7 +31,7 @@ struct SlotConnection {
     client: Option<ClientAddress>,
     /// Number of complete requests on this connection that are not answered yet.
     requests: usize,
-    /// Whether weir cannot write all of its bytes because the client does not read.
+    /// Whether bytes wait to be sent because the client does not read.
     is_untaken: bool,
     /// The value of `moment` at this connection's last change.
     since: u64,
@@ -143,7 +143,7 @@ impl ConnectionSlot {
         RequestGuard(Arc::clone(self))
     }
 
-    /// Sets whether weir cannot write all of its bytes because the client does not read.
+    /// Records whether bytes wait to be sent because the client does not read.
     pub(crate) fn set_untaken(&self, untaken: bool) {
         self.change(|connection| connection.is_untaken = untaken);
     }

@@ -24,7 +24,7 @@ const SWEPT_MAX: usize = 2;
 pub(crate) struct RateAllowance {
     /// Maximum sustained rate of a client's events, per minute; at least 1.
     pub per_minute: u32,
-    /// Maximum number of events that an idle client can cause at once; at least 1.
+    /// Maximum number of events that a client can cause at once after it has been idle; at least 1.
     pub burst: u32,
     /// Maximum number of clients for which the rate is tracked; at least 1.
     pub clients_max: usize,
@@ -88,7 +88,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
         self.insert(&mut clients, client, until, now);
     }
 
-    /// Returns the client's time, as in the field `clients`, if the client may cause another event now.
+    /// Returns the result of `client_time` if the client is allowed to cause another event now.
     ///
     /// # Errors
     /// The time until another event is allowed.
@@ -120,7 +120,8 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
 
 type ClientRates<C> = LruCache<C, u128, RandomState>;
 
-/// Returns the client's time (see [`Limiter`]); `now` if `now` is later or the client is unknown.
+/// Returns the time that `clients` contains for this client (see [`Limiter`]). Returns `now` if `now` is later or the client is
+/// unknown.
 fn client_time<C: Hash + Eq>(clients: &mut ClientRates<C>, client: &C, now: u128) -> u128 {
     clients.get(client).map_or(now, |until| now.max(*until))
 }

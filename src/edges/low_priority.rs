@@ -21,7 +21,7 @@ pub(crate) struct NotDone;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A pool of a few low-priority threads. Clones share the threads, which end with the last clone.
+/// A pool of a few low-priority threads. Clones share the threads. The threads end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct LowPriorityThreads {
     threads: Arc<[mpsc::Sender<Work>]>,

@@ -1,8 +1,8 @@
 //! Resolves the host names of providers to socket addresses in the background.
 //!
 //! Requests must not wait for a name server and must not depend on one. `HttpPeer::new` with a name would block until the name is
-//! resolved, and would panic if the lookup failed. So a task resolves every name at the start and then every `refresh`. Requests
-//! read the last good addresses without a lock. A request to a provider with an unresolved name gets 503.
+//! resolved, and would panic if the lookup failed. So a task resolves every name at the start, and then at intervals of
+//! `refresh`. Requests read the last good addresses without a lock. A request to a provider with an unresolved name gets 503.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

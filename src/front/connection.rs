@@ -128,7 +128,7 @@ impl ClientConnection {
         .await
     }
 
-    /// Reads more bytes and stores them for later. Allocates memory only once bytes have arrived, because idle connections wait
+    /// Reads more bytes and stores them for later. Allocates memory only after bytes have arrived, because idle connections wait
     /// here.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut space = [MaybeUninit::uninit(); READ_BYTES];
@@ -166,7 +166,7 @@ impl ClientConnection {
         Ok(request)
     }
 
-    /// Marks the connection as busy once its request has been read to its end.
+    /// Marks the connection as busy if the current request has been read to its end.
     fn mark_busy_if_read(&self) {
         if let Some(slot) = self.slot().filter(|_| self.unread.is_body_read()) {
             slot.on_request();
@@ -187,7 +187,7 @@ impl ClientConnection {
         std::mem::take(&mut self.ahead)
     }
 
-    /// Appends bytes of a WebSocket to `into`. Returns their number, 0 at the end of the connection. Allocates memory only once
+    /// Appends bytes of a WebSocket to `into`. Returns their number, 0 at the end of the connection. Allocates memory only after
     /// bytes have arrived, because idle sockets wait here.
     pub(crate) fn poll_socket(&mut self, cx: &mut Context<'_>, into: &mut BytesMut) -> Poll<io::Result<usize>> {
         let mut space = [MaybeUninit::uninit(); SOCKET_READ_BYTES];
@@ -257,7 +257,7 @@ impl ClientConnection {
         }
     }
 
-    /// Handles the result of a write. Returns an error once the client has not read for too long.
+    /// Handles the result of a write. Returns an error if the client has read nothing for too long.
     fn on_write<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>, bytes: usize) -> Poll<io::Result<T>> {
         if result.is_ready() {
             self.write_pace.on_moved(bytes, clock::instant);

@@ -146,7 +146,7 @@ pub(crate) struct HeadBudgetExhausted;
 pub(crate) struct HeadLease {
     budget: HeadBudget,
     address: Option<ClientAddress>,
-    /// The number of the connection's head; `None` while no head is counted. The number stays set when the head gives way.
+    /// The number of the connection's head; `None` while no head is counted. The number is not removed when the head gives way.
     number: Option<u64>,
 }
 

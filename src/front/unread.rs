@@ -86,8 +86,8 @@ impl ReadAllowance {
         }
     }
 
-    /// Takes at most `room` bytes of the empty line that ends the body, if the body has trailers. The reader gets this line
-    /// before the trailers arrive.
+    /// Takes at most `room` bytes of the empty line that the reader expects at the end of a chunked body. The reader gets this
+    /// line before the body's trailers arrive. Returns no bytes if the body has no trailers.
     pub(super) fn take_end(&mut self, room: usize) -> &'static [u8] {
         let Self::Trailers { end, .. } = self else {
             return b"";

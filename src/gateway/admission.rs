@@ -50,8 +50,8 @@ use crate::{
 pub(crate) enum AdmissionOutcome {
     /// A provider answers it.
     Forward(Box<Forward>),
-    /// weir answers it, because the client only prepares a conversation on its socket. The string is the name of the model as the
-    /// client sent it.
+    /// weir itself answers the request, because the client only uses it to prepare a conversation on its socket. The string is
+    /// the name of the model as the client sent it.
     WarmUp(String),
 }
 
@@ -265,8 +265,9 @@ fn usage_estimator(
 
 /// Finds the model of a request that billing has already refused. The form of the refusal depends on the model's provider. Reads
 /// the body, but only if all of these are true: some provider has its own form of errors, the path does not name the model, the
-/// body is not heavy, and the client does not wait for `100 Continue`. An invalid body does not change the refusal. Returns the
-/// body's length in bytes and, if the catalogue has the model, its name; `None` if no valid body was read.
+/// body is not heavy (see `BodyHead::is_heavy`), and the client does not wait for `100 Continue`. An invalid body does not change
+/// the refusal. Returns the body's length in bytes and, if the catalogue has the model, its name; `None` if no valid body was
+/// read.
 async fn find_model(
     gateway: &Gateway,
     session: &mut Session,

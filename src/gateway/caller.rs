@@ -25,8 +25,8 @@ use crate::{
 /// The authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// The digest of the key's current or previous secret. If the client presents an access token, this is still the digest of
-    /// the key's secret.
+    /// The digest of the key's current or previous secret. If the client presents an access token, this is the digest of the
+    /// key's secret and not of the token.
     pub digest: KeyDigest,
     /// The key's record, as this node had it at authentication.
     pub key: Arc<KeyRecord>,

@@ -5,8 +5,8 @@
 //! and reads stay pending, so Pingora reads the answer to its end. An HTTP/2 connection carries many requests;
 //! [`super::client_h2`] handles them.
 //!
-//! This module also decides whether the connection carries further requests, and saves the connection of a failed request for
-//! them.
+//! This module also decides whether the connection carries further requests. If a request fails, this module can take its
+//! connection out of Pingora, so that the connection stays open for further requests.
 
 #[cfg(test)]
 mod tests;
@@ -84,8 +84,8 @@ impl ClientStream {
         self.stream
     }
 
-    /// Returns the storage for the connection after a failed request; `None` if the storage no longer exists, so that nothing
-    /// could take the connection out again.
+    /// Returns the storage that keeps the connection after a failed request. Returns `None` if the storage no longer exists. A
+    /// connection must not be stored then, because nothing would take it out of the storage.
     pub(crate) fn parking(&self) -> Option<Arc<ConnectionParking>> {
         self.parking.upgrade()
     }
@@ -330,8 +330,8 @@ impl GetSocketDigest for ClientStream {
     }
 }
 
-/// The storage for a client's connection while the session of its failed request ends, and for the handshake if the connection
-/// becomes a socket. Each connection has its own.
+/// The storage for a client's connection while the session of its failed request ends. If the connection becomes a socket, the
+/// storage contains the handshake. Each connection has its own.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionParking {
     connection: Mutex<Option<Stream>>,
@@ -339,7 +339,8 @@ pub(crate) struct ConnectionParking {
 }
 
 impl ConnectionParking {
-    /// Returns a weak reference for the connection itself, so that a parked connection does not keep itself alive.
+    /// Returns a weak reference to this storage, which the connection can contain. With a strong reference, a parked connection
+    /// would keep itself alive.
     pub(crate) fn weak(self: &Arc<Self>) -> Weak<Self> {
         Arc::downgrade(self)
     }
@@ -378,7 +379,8 @@ pub(crate) fn withdraw_keepalive(session: &mut Session, drain: &Drain) {
     }
 }
 
-/// Parks the connection of a failed request whose client got a complete answer, if it can carry further requests.
+/// Parks the client's connection after a failed request whose client got a complete answer. Does not park a connection that
+/// cannot carry further requests.
 ///
 /// Pingora closes the connection of every request that failed at its provider, even if the head of the client's complete answer
 /// says `keep-alive`. A client with a connection pool would then write its next request into a closing connection. So the

@@ -194,11 +194,11 @@ impl Decoder {
         self.ended
     }
 
-    /// Decodes some of `input` into `output`. If nothing is read and nothing written, the decoder needs more input or
-    /// the stream has ended. A full output may mean that more can be decoded without further input.
+    /// Decodes some of `input` into `output`. If nothing is read and nothing written, the decoder needs more input or the stream
+    /// has ended. A full output may mean that more can be decoded without further input.
     ///
     /// # Errors
-    /// The bytes do not follow their coding. The decoder must not be used again.
+    /// The bytes are not valid in their coding. The decoder must not be used again.
     pub(crate) fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<DecodeStep, CodingBroken> {
         if self.ended {
             return Ok(DecodeStep { read: 0, written: 0 });

@@ -1,5 +1,5 @@
 //! Graceful shutdown of the gateway. Once the shutdown has begun, the gateway accepts no new requests. At the deadline, it ends
-//! the requests that still run with an error that their clients understand.
+//! the requests that are still running. Their clients get an error that they understand.
 
 use std::sync::{
     Arc,

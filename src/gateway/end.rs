@@ -40,7 +40,7 @@ enum LastBytes {
     Refusal(Refusal),
     /// The rest of a complete answer.
     Rest(Bytes),
-    /// The protocol's in-band error; `None` if the protocol has none, so that the connection is broken instead.
+    /// The protocol's in-band error; `None` if the protocol has none. In that case, weir breaks the connection instead.
     Break(Option<Bytes>),
 }
 
@@ -122,8 +122,8 @@ pub(crate) async fn fail(
 }
 
 /// Returns the last bytes for the client of a request that did not fail. These bytes can be a provider's error answer. weir sends
-/// it only now, after Pingora has finished with the provider, so that both connections stay usable. If a filter had ended the
-/// attempt with an error instead, Pingora would have closed both.
+/// the error answer only now, after Pingora has finished with the provider. So the connections to the client and to the provider
+/// stay usable. If a filter had ended the attempt with an error instead, Pingora would have closed both connections.
 fn last_bytes_of_passed(forward: &mut Forward) -> LastBytes {
     if let Some(error) = take_error(forward) {
         return LastBytes::Error(error);
@@ -200,7 +200,7 @@ fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
     }))
 }
 
-/// Returns the rest of a complete answer, which the client has not received because the connection to the provider broke. Returns
+/// Returns the part of a complete answer that the client has not received because the connection to the provider broke. Returns
 /// `None` if the answer or its translation is incomplete, or if only the end of the connection delimits the answer.
 fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
     let meter = &mut forward.meter;

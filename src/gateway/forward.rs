@@ -216,7 +216,7 @@ impl Forward {
         is_translated && self.meter.is_complete()
     }
 
-    /// Returns the rest of a complete answer, which the client has not received because the connection to the provider broke;
+    /// Returns the part of a complete answer that the client has not received because the connection to the provider broke;
     /// `None` if the answer's translation is not complete.
     pub(crate) fn rest_of_complete(&mut self) -> Option<Vec<u8>> {
         if let Outlet::Translate(answer) = &mut self.outlet {
@@ -316,7 +316,8 @@ impl Forward {
         ))
     }
 
-    /// Returns the verdict and the path of each loss, for the request and for the answer so far.
+    /// Returns one text for each known loss of the translation, in the request and in the answer so far. The text names the
+    /// verdict on the loss, for example `dropped`, and the path of the lost content.
     fn losses(&self, translation: &RequestTranslation) -> Vec<String> {
         let mut losses: Vec<String> = translation.known_losses().collect();
         if let Outlet::Translate(answer) = &self.outlet {

@@ -87,7 +87,7 @@ fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     values.next().is_none().then(|| value.to_str().ok())?.map(str::trim)
 }
 
-/// Returns the head of the requests on the socket that `head` opens: a POST with the handshake's headers.
+/// Returns the head that every request on a socket gets: a POST with the headers of `head`, which is the socket's handshake.
 pub(crate) fn request_head(head: &RequestHeader) -> Parts {
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.method = Method::POST;

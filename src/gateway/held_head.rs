@@ -1,7 +1,7 @@
 //! Holds the head of a successful answer until the answer's body begins.
 //!
-//! As long as the client has received nothing of an answer, the attempt can fail and be repeated. So the head waits until the
-//! body begins, but at most `[upstream] head_wait_seconds`. After that time the client's connection ([`super::client_stream`],
+//! A failed attempt can be repeated only if the client has received nothing of the answer. So the head waits until the body
+//! begins, but at most `[upstream] head_wait_seconds`. After that time the client's connection ([`super::client_stream`],
 //! [`super::client_h2`]) sends the head, because Pingora is still waiting for the provider. Over HTTP/1.1, Pingora's session
 //! still has to write the head afterwards. [`HeldHead::release`] lets it do so, and the connection discards these repeated bytes.
 

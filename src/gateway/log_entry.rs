@@ -73,7 +73,7 @@ impl LogEntry {
     }
 
     /// Counts the losses of a translated request. The labels of each loss are the client's protocol, the provider's protocol and
-    /// the verdict.
+    /// the verdict on the loss, for example `dropped`.
     pub(crate) fn count_losses(&self, losses: impl Iterator<Item = [&'static str; 3]>) {
         let family = &self.reporters.metrics.requests.translation_losses;
         for labels in losses {

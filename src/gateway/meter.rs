@@ -23,7 +23,7 @@ enum AnnouncedCoding {
     Plain,
     /// A coding that weir decodes.
     Known,
-    /// A coding that weir does not decode. The body may still be uncompressed, because some servers announce a coding without
+    /// A coding that weir does not decode. The body is possibly uncompressed, because some servers announce a coding without
     /// applying it.
     Unknown,
 }

@@ -25,8 +25,8 @@ use crate::{
 /// The limits on a request that apply once its client has disconnected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DetachLimits {
-    /// Whether the answer is a stream. A client that closes only its sending side has abandoned a stream, but may still wait for
-    /// a non-streaming answer.
+    /// Whether the answer is a stream. If a client closes only its sending side, weir assumes that the client no longer reads a
+    /// stream, but that it may be waiting for a non-streaming answer.
     pub stream: bool,
     /// The maximum time for which the detached answer may run.
     pub finish: Duration,

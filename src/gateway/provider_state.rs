@@ -69,8 +69,9 @@ pub(crate) async fn look_up<'s>(
 }
 
 impl NamedState<'_> {
-    /// Refuses a request that names state which its account has not created, unless the operator allows any state. Also refuses
-    /// such a request if the store does not answer. `bill` is `None` for a free request.
+    /// Checks that the request's account has created all the state that the request names. Refuses the request if the account has
+    /// not created it, or if this is unknown because the store does not answer. Refuses nothing if the operator allows any state.
+    /// `bill` is `None` for a free request.
     pub(crate) async fn check_ownership(
         &self,
         billing: &Billing,
@@ -177,9 +178,10 @@ impl StateRecorder {
 /// Delays the head and the last bytes of an answer on their way to the client. The head waits for the body ([`HeldHead`]). The
 /// last bytes wait while the state that the answer has created is being written to the store.
 ///
-/// Right after the last bytes, the client may send a request that names this state, to another node or to this node after a
-/// crash. The filter that gets the last bytes shuts the gate and does not wait; the client's connection
-/// ([`super::client_stream`], [`super::client_h2`]) waits before it writes. The caller of [`WriteGate::shut`] limits the wait.
+/// Right after the last bytes, the client may send a request that names this state. The request may reach another node, or this
+/// node after a crash. Such a node can find the state only in the store. The filter that gets the last bytes shuts the gate and
+/// does not wait; the client's connection ([`super::client_stream`], [`super::client_h2`]) waits before it writes. The caller of
+/// [`WriteGate::shut`] limits the wait.
 #[derive(Default)]
 pub(crate) struct WriteGate {
     /// Holds the answer's head until the body begins.

@@ -177,8 +177,8 @@ pub(crate) fn hello_reply() -> RefusalReply {
     }
 }
 
-/// Builds the answer to a request that only prepares a conversation on a socket: a complete stream without output. `model` is the
-/// model's name as the client sent it, and `now_unix` the time in seconds.
+/// Builds the answer to a request that only prepares a conversation on a socket. The answer is a complete stream without output.
+/// `model` is the model's name as the client sent it, and `now_unix` the time in seconds.
 pub(crate) fn warm_up_reply(model: &str, now_unix: i64) -> RefusalReply {
     let random: [u8; 24] = rand::rng().random();
     let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -130,8 +130,8 @@ pub(crate) fn find_route(
 }
 
 /// Refuses a body that names a further model if the key is not allowed to use that model. Such a name reaches the provider
-/// unchanged. So it must be the catalogue's name of a model that the key is allowed to use. If a provider of the route serves
-/// models under this name, the key must be allowed to use one of them.
+/// unchanged, so two conditions apply. The name must resolve to a model of the catalogue that the key may use. And if a provider
+/// of the route calls other models by that name, the key must be allowed to use at least one of them.
 pub(crate) fn check_named_models(
     catalogue: &Catalogue,
     key: &KeyRecord,

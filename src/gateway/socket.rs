@@ -98,7 +98,7 @@ impl SocketClose {
     const BINARY: Self = Self::new(1003, "messages must be text", SocketEnd::Protocol);
 }
 
-/// The pending end of a socket, which waits until the running requests have ended. Meanwhile, no further request is started.
+/// The end of a socket, delayed until the running requests have ended. Meanwhile, no further request is started.
 #[derive(Clone, Copy, Debug)]
 struct PendingClose {
     close: SocketClose,
@@ -266,7 +266,7 @@ impl Socket {
             .fold(due, Instant::min)
     }
 
-    /// Returns the pending end of the socket, once its requests have ended.
+    /// Returns the pending end of the socket if it is due and all requests have ended; otherwise `None`.
     fn close_now(&self) -> Option<SocketClose> {
         let pending = self.pending.filter(|_| self.lanes.is_idle())?;
         (pending.from <= clock::instant()).then_some(pending.close)

@@ -46,7 +46,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The end offset of `next_look`, which is read for each piece of the answer.
+    /// The offset at which the field `next_look` ends. The field is read for each piece of the answer.
     #[cfg(test)]
     pub(super) const NEXT_LOOK_END: usize = std::mem::offset_of!(Self, request_id);
 

@@ -1,5 +1,5 @@
-//! Connects a request on a socket with its socket. The request's head carries the link. Through it, the gateway's hooks find the
-//! message that becomes the body, the write gate, and the presence of the client.
+//! Connects a request on a socket with its socket. The request's head carries the link. Through the link, the gateway's hooks
+//! find the write gate, the presence of the client, and the message that becomes the request's body.
 
 use std::sync::{
     Arc, OnceLock,
@@ -42,7 +42,8 @@ pub(crate) struct TurnMessage {
     pub frame: ClientFrame,
     /// The memory reservation of the message. It becomes the reservation of the request's body.
     pub lease: BodyReservation,
-    /// The reservation for the copy of the conversation that is stored while the answer runs. It is empty at first.
+    /// The memory reservation for a copy of the conversation. The copy is stored while the answer runs. The reservation is empty
+    /// at first.
     pub conversation_lease: BodyReservation,
 }
 
@@ -69,7 +70,7 @@ struct PendingConversation {
     lease: BodyReservation,
 }
 
-/// The WebSockets to providers that a request may use.
+/// The WebSockets over which a request may reach providers.
 #[derive(Debug, Default)]
 struct TurnLines {
     /// The WebSockets of the request's socket; empty before [`TurnLink::use_lines`] is called.
@@ -87,9 +88,10 @@ pub(crate) struct TurnLink {
     /// The presence of the client; empty if the request ends when its client disconnects.
     presence: OnceLock<Arc<Presence>>,
     lines: TurnLines,
-    /// The message, or, if it was not stored, the refusal to send to the client; `None` once the body has been read.
+    /// The message. If it was not stored, this is the refusal that is sent to the client instead. `None` after the body has been
+    /// read.
     message: Mutex<Option<Result<TurnMessage, Refusal>>>,
-    /// The id of the response that the request continues from a stored conversation; `None` if it continues none.
+    /// If the request continues a stored conversation, the id of the previous response; otherwise `None`.
     parent: Mutex<Option<String>>,
     /// The conversation to be stored when the answer is complete; `None` if the socket stores none.
     conversation: Mutex<Option<PendingConversation>>,
@@ -151,7 +153,7 @@ impl TurnLink {
         *self.lines.progress.lock() = progress;
     }
 
-    /// Whether the current attempt uses a WebSocket on which the provider has not read the request.
+    /// Whether the current attempt uses a WebSocket and the provider has not read the request.
     pub(crate) fn is_unread_on_line(&self) -> bool {
         self.lines
             .progress
@@ -225,7 +227,8 @@ impl TurnLink {
     }
 
     /// Turns the message into the body that the client would have sent in a POST. The body has at most `bytes_max` bytes. If the
-    /// message cannot be turned into a body, returns it unchanged together with the reason; the scan still checks it.
+    /// message cannot be turned into a body, returns the unchanged message as the body, together with the reason. The scan checks
+    /// this body, too.
     ///
     /// # Errors
     /// Returns the refusal if the message was not stored, if the body would be too large, or if no memory is left for it.

@@ -241,8 +241,8 @@ fn limits(model: &Model) -> ModelLimits {
     }
 }
 
-/// Returns which part of the answer is priced. A usage report is final only if the provider ended its answer itself. It makes no
-/// difference whether the client had disconnected before.
+/// Returns which part of the answer is priced. A usage report is final only if the provider itself ended its answer. It makes no
+/// difference whether the client was connected at that time.
 fn extent(end: Option<&End>, meter: &AnswerMeter) -> AnswerExtent {
     let has_text = meter.output_estimate() > 0;
     match end {
@@ -295,9 +295,9 @@ impl CandidateModels {
         self.candidates(kind).next().is_some()
     }
 
-    /// Returns the most expensive of the models that may have done this run; `None` if that is the requested model. A model that
-    /// is not in the catalogue counts as the provider's most expensive model, except in the run that gives the answer, because
-    /// the requested model usually does that run.
+    /// Returns the most expensive of the models that may have done this run; `None` if that is the requested model. If one of
+    /// these models is not in the catalogue, it counts as the provider's most expensive model. For the run that gives the answer,
+    /// such a model is ignored, because the requested model usually does that run.
     pub(crate) fn most_expensive(
         &self,
         catalogue: &Catalogue,

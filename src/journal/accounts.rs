@@ -28,10 +28,10 @@ pub(super) struct RecordedStep {
     pub(super) position: Position,
     /// The time at which the step was recorded, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
-    /// The key, if the step settles a request of this process that was not admitted from a lease; otherwise `None`.
+    /// The key, if the step settles a request that this process has served and has not admitted from a lease; otherwise `None`.
     pub(super) key: Option<Arc<KeyId>>,
-    /// Whether the step can be sent with a delay. It can if it settles a request that was admitted from a lease, because nothing
-    /// waits for such a step.
+    /// Whether the step can be sent with a delay. This is true if the step settles a request that was admitted from a lease,
+    /// because nothing waits for such a step.
     pub(super) is_patient: bool,
     /// The step itself, until it is first sent; `None` if it has to be read from its segment.
     pub(super) cached_step: Option<Box<Step>>,
@@ -56,7 +56,7 @@ struct TrackedAccount {
     steps: VecDeque<RecordedStep>,
     /// The number of unacknowledged steps whose [`RecordedStep::is_patient`] is false.
     urgent: usize,
-    /// The numbers of unacknowledged settlements of this process, by key.
+    /// For each key, how many settlements of this process are unacknowledged.
     keys: QuickMap<Arc<KeyId>, u64>,
     settled: u64,
     /// Notified when the store acknowledges steps; `None` until a caller first asks for it.

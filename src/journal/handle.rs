@@ -42,7 +42,8 @@ pub(crate) struct OpenedJournal {
     /// The requests whose settlement may be in a damaged part of the journal. `settlement/left_over.rs` decides whether to charge
     /// them.
     pub possibly_settled: Vec<UncertainSettlement>,
-    /// The names under which earlier processes held leases, each with an account for which the store may still have such a lease.
+    /// The names under which earlier processes held leases. Each name is paired with an account. The store may contain a lease of
+    /// this account that is held under this name.
     pub lessees: Vec<(NodeId, SmolStr)>,
 }
 
@@ -124,8 +125,8 @@ impl Journal {
         &self.engine.folder.node
     }
 
-    /// Records in the folder that this process accepts no new requests, so that a process that starts in the meantime uses
-    /// another lane.
+    /// Records in the folder that this process accepts no new requests. If another process starts before this one has ended, it
+    /// then uses another lane.
     ///
     /// # Errors
     /// The file cannot be written.

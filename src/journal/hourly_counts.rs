@@ -119,8 +119,8 @@ impl HourlyCounts {
         }
     }
 
-    /// Removes the hours that have no rows in segments after the removed one. Keeps an hour if it is recent, or if its counters
-    /// have grown and have not been returned since.
+    /// Removes the counters of old hours, after the segment with the number `segment` was removed. Keeps an hour if a later
+    /// segment has rows of it, if it is recent, or if its counters have grown since they were last returned.
     pub(super) fn remove_segment(&mut self, segment: u64, now: Hour) {
         let oldest = now.plus(-HOURS_KEPT);
         self.hours

@@ -394,8 +394,8 @@ impl JournalEngine {
     }
 }
 
-/// The missing steps that have been found so far while weir starts. A request whose settlement may be one of these steps must not
-/// be charged twice. The caller must report the segments in order.
+/// The steps that weir has so far detected as missing, while it reads the journal at a start. A request whose settlement may be
+/// one of these steps must not be charged twice. The caller must report the segments in order.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     /// The position of the last damage found; `None` if none was found.

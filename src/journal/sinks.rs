@@ -127,7 +127,7 @@ pub struct NumberedRow {
 pub(crate) struct RowReader(JournalRecordReader);
 
 impl RowReader {
-    /// Reads the next row; `None` if no further row is on disk yet. The store may not have the row yet.
+    /// Reads the next row; `None` if no further row is on disk yet. It is possible that the store does not have the row yet.
     ///
     /// # Errors
     /// A segment cannot be read. The next call tries again.
@@ -219,8 +219,8 @@ impl Journal {
     /// the last row that the counters include. The first call after a start returns every hour.
     ///
     /// Before publishing the hours, pass the position to [`Journal::wait_until_synced`]. After publishing them, pass it to
-    /// [`Journal::mark_published`]. Publish the hours even after [`crate::journal::JournalError::NotDurable`], because
-    /// settlements are also sent after that error.
+    /// [`Journal::mark_published`]. Publish the hours even if `wait_until_synced` returns
+    /// [`crate::journal::JournalError::NotDurable`], because settlements are also sent after that error.
     pub(crate) fn take_changed_shares(&self) -> (Vec<NodeHourCounters>, Position) {
         let mut state = self.engine.lock();
         let tallies = &mut state.contents.hourly_counts;
@@ -237,8 +237,9 @@ impl Journal {
         self.engine.lock().contents.hourly_counts.mark_changed(hours);
     }
 
-    /// Marks all rows up to a position from [`Journal::take_changed_shares`] as published. These include the rows of all earlier
-    /// calls. Segments with unpublished rows are retained, because a later start needs them to count the hours completely.
+    /// Marks all rows up to a position from [`Journal::take_changed_shares`] as published. These rows include all rows whose
+    /// counters earlier calls of `take_changed_shares` returned. Segments with unpublished rows are retained, because a later
+    /// start needs them to count the hours completely.
     pub(crate) fn mark_published(&self, position: Position) {
         let mut state = self.engine.lock();
         let told = &mut state.contents.published;

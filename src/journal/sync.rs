@@ -1,8 +1,8 @@
 //! The thread that syncs records to disk in groups, and creates and removes segments.
 //!
 //! A segment is retained until the store has acknowledged all its steps, the stability record and the sinks have its rows, and it
-//! is old enough. If the system clock jumps forward, segments are still removed gradually: each run removes those of one more
-//! day, and runs are at least half a day apart.
+//! is old enough. If the system clock jumps forward, segments are nevertheless removed gradually: each removal run removes only
+//! the segments of one more day, and the runs are at least half a day apart.
 
 use std::{
     fs::File,

@@ -1,7 +1,7 @@
 //! The end of the journal: the current segment, the spare segments, and the room that is reserved in them.
 //!
-//! Reserved room can always be used. A frame never spans two segments. Therefore, each segment has room for one frame of the
-//! maximum size that cannot be reserved.
+//! Reserved room can always be used. A frame never spans two segments, so the end of a segment may be too small for the next
+//! frame. Therefore, some room in each segment cannot be reserved: as much as a frame of the maximum size needs.
 
 use std::{
     collections::VecDeque,
@@ -55,10 +55,11 @@ pub(super) struct JournalTail {
     broken: bool,
     /// The path of the folder or the current segment, if it was removed or replaced. If so, no room is reserved until it is back.
     missing: Option<PathBuf>,
-    /// Whether the journal's thread sleeps and does not check the folder. If so, each reservation checks the folder.
+    /// Whether the journal's thread sleeps. While it sleeps, it does not check the folder, so each reservation checks the folder
+    /// instead.
     idle: bool,
-    /// Whether a write to the current segment has failed, at an unknown offset. If so, the next frame is written to another
-    /// segment.
+    /// Whether the last write to the current segment has failed. If so, an unknown part of the frame may have been written, and
+    /// the next frame is written to another segment.
     write_failed: bool,
 }
 
@@ -104,7 +105,7 @@ impl JournalTail {
         self.broken
     }
 
-    /// Returns the path of the folder or the current segment, if it was removed or replaced.
+    /// Returns the path of the folder or of the current segment, whichever was removed or replaced; `None` if both are in place.
     pub(super) fn missing_path(&self) -> Option<&PathBuf> {
         self.missing.as_ref()
     }
@@ -115,7 +116,7 @@ impl JournalTail {
         self.update_open();
     }
 
-    /// Whether the journal's thread sleeps and does not check the folder.
+    /// Whether the journal's thread sleeps. While it sleeps, it does not check the folder.
     pub(super) fn is_idle(&self) -> bool {
         self.idle
     }
@@ -157,8 +158,8 @@ impl JournalTail {
         left.saturating_sub(self.frame_max)
     }
 
-    /// Continues in a segment whose number is at least `least`. Reservations stay valid. Returns whether the current segment
-    /// changed.
+    /// Changes to a segment whose number is at least `least`, unless the current segment already has such a number. Reservations
+    /// stay valid. Returns whether the current segment changed.
     pub(super) fn skip_to(&mut self, least: u64, folder: &JournalFolder) -> Result<bool, JournalUnavailable> {
         if self.current.number >= least {
             return Ok(false);

@@ -16,16 +16,16 @@ use crate::{
     store::ledger::LedgerStore,
 };
 
-/// The maximum time for which the response to an operator waits for the store to apply the change. The change is already in the
-/// journal.
+/// The maximum time for which an operator's request waits until the store has applied the change. During this time, the change is
+/// already in the journal.
 pub(crate) const APPLIED_WAIT: Duration = Duration::from_secs(2);
 
 /// The service that records operators' changes on disk, and makes sure that the store gets them.
 #[async_trait]
 pub(crate) trait AccountChanges: Send + Sync {
     /// Records the change as this node's next step of the account. The step is written to the journal and synced to disk; then
-    /// the store applies it. Waits at most [`APPLIED_WAIT`] for the store. Dropping the future once the step is in the journal
-    /// does not undo the step.
+    /// the store applies it. Waits at most [`APPLIED_WAIT`] for the store. If the future is dropped after the step was written to
+    /// the journal, the step remains valid.
     async fn submit(&self, account: &str, change: AccountChange) -> Result<Submitted, AccountChangeError>;
 
     /// Writes the account's new record to the journal and syncs it to disk. This node immediately stops admitting requests under

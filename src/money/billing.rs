@@ -340,8 +340,8 @@ impl BillingEngine {
         }
     }
 
-    /// Renews the holds, then ends the unconfirmed holds of the accounts whose ledger is reachable. The other unconfirmed holds
-    /// stay unconfirmed.
+    /// Renews the holds of running requests. Then ends the unconfirmed holds of each account for which the ledger can be reached.
+    /// Keeps the other unconfirmed holds until the next renewal.
     async fn renew(&self) {
         let accounts: Vec<String> = self.running.by_account().into_keys().map(String::from).collect();
         let unconfirmed = self.unconfirmed.take_all();
@@ -375,8 +375,8 @@ impl BillingEngine {
     }
 }
 
-/// The interval at which the node checks for due calls if it has leases. Without leases, the node only checks for keys that can
-/// be removed.
+/// The interval at which a node with leases checks whether calls are due. A node without leases only checks whether keys can be
+/// removed, at the interval `LOOK_EVERY_WITHOUT`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOK_EVERY_WITHOUT: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent calls that return leases when the process ends. `GIVEN_BACK_WITHIN` is the timeout for all of

@@ -1,9 +1,9 @@
 //! Settlement: sends the journal's steps to the store. The store applies each step once and in order, even across outages.
 //!
 //! Each account with unacknowledged steps has one task that sends them in order. If the store is unreachable, the steps are sent
-//! later. If the store may have lost acknowledged writes ([`LedgerStore::epochs`]), the settlement reads the watermark of every
-//! account in the journal from the store, and sends the missing steps again. It also sends the last records of keys and accounts
-//! again.
+//! later. If the store may have lost acknowledged writes ([`LedgerStore::epochs`]), the settlement asks the store for the
+//! watermark of each account that is in the journal, and sends the missing steps again. It also sends the last records of keys
+//! and accounts again.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -144,8 +144,8 @@ impl ProtocolPair {
         state.wrap(&self.maker, visible)
     }
 
-    /// Returns, as JSON, the reasoning state in a client's opaque field, which the client sends together with the text `visible`.
-    /// Returns `None` if the field is not a carrier of the pair's provider.
+    /// Extracts the reasoning state from a client's opaque field, and returns it as JSON. The client sends the field together
+    /// with the text `visible`. Returns `None` if the field is not a carrier of the pair's provider.
     pub fn unwrap_state(&self, field: &str, visible: &str) -> Option<String> {
         match CarriedReasoning::unwrap(field, visible, &self.maker) {
             CarriedReasoning::Own(state) => serde_json::to_string(&state).ok(),
@@ -161,8 +161,8 @@ impl PairAnswer {
     }
 
     /// Ends the provider's body, and appends the last bytes for the client to `out`: the end of a complete answer with this
-    /// usage, or an in-band error. Returns whether the provider has completed the answer, or has reported in its stream that the
-    /// answer failed.
+    /// usage, or an in-band error. Returns true if the provider has completed the answer, or has reported in its stream that the
+    /// answer failed. Returns false if the body ended earlier or cannot be translated.
     pub fn end(&mut self, usage: &Usage, out: &mut String) -> bool {
         self.0.on_end(out);
         match self.0.fault() {

@@ -229,7 +229,7 @@ impl Pool {
         self.skipped.load(Ordering::Relaxed)
     }
 
-    /// Adds to the retry budget the fraction of a retry that one first attempt allows.
+    /// Adds a fraction of one retry to the retry budget, because a request makes its first attempt at this provider.
     pub(crate) fn deposit(&self) {
         self.budget.lock().deposit();
     }

@@ -1,6 +1,6 @@
-//! Records state at providers: the account that owns the state, and the provider and credential that serve it. This node
-//! immediately has the records for its own answers in memory. For other nodes, it writes the records to the store while it relays
-//! the answer. Requests never wait for such a write, but the end of an answer waits for the writes of that answer.
+//! Records which account owns a state that a provider stores, and which provider and credential serve it. This node immediately
+//! has the records for its own answers in memory. For other nodes, it writes the records to the store while it relays the answer.
+//! Requests never wait for such a write, but the end of an answer waits for the writes of that answer.
 
 #[cfg(test)]
 mod tests;
@@ -137,7 +137,7 @@ impl StateRegistry {
 
     /// Returns a future that completes when these records are written. From that point, every node can read the records, even if
     /// this node ends. The future completes after `timeout` at the latest, and earlier if a write fails. Returns `None` if all
-    /// records are already written, or if writes fail.
+    /// records are already written, or if writes to the store fail at present.
     pub(crate) fn written(&self, names: PendingWrites, timeout: Duration) -> Option<WriteCompletion> {
         let rest = names.completion().filter(|_| !*self.fails.borrow())?;
         let mut fails = self.fails.clone();

@@ -166,7 +166,8 @@ fn count_tokens(deltas: &[String], take: usize) -> u64 {
     tokens::count(&deltas.iter().take(take).map(String::as_str).collect::<String>())
 }
 
-/// Splits `text` into pieces of at least `bytes` bytes (exactly `bytes` for ASCII). The last piece is the remainder.
+/// Splits `text` into pieces of at least `bytes` bytes (exactly `bytes` for ASCII). The last piece is the remainder and may be
+/// shorter.
 fn pieces(text: &str, bytes: usize) -> Vec<String> {
     let mut pieces = Vec::with_capacity(text.len().div_ceil(bytes.max(1)));
     let mut piece = String::new();

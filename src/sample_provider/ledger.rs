@@ -1,4 +1,4 @@
-//! The ledger of the sample provider, which records the amounts that the provider would bill. Each line is a JSON object.
+//! The ledger of the sample provider. It records the amounts that the provider would bill. Each line is a JSON object.
 //!
 //! A billed response has two lines: `start` with the input and `end` with the bill. Any other response has only an `end` line
 //! with zero tokens. Each line is written first, and the bytes that it bills are sent afterwards. The bill of a run is the sum of

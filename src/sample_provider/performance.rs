@@ -187,7 +187,8 @@ fn error_body(protocol: UpstreamProtocol, status: u16, message: &str, request_id
     body.to_string().into()
 }
 
-/// Builds an error body in a provider's own form. The section Errors of docs/interface.md describes this form for provider 3.
+/// Builds an error body in the form that a provider uses instead of the protocol's form. It is the form of provider 3 in
+/// docs/interface.md, section Errors.
 fn native_error(status: u16, message: &str) -> Value {
     json!({ "code": status.to_string(), "message": message, "param": null, "type": "sample_error" })
 }

@@ -209,7 +209,8 @@ fn message_item(reply: &SampleReply<'_>, stage: ItemStage) -> Value {
         "content": content})
 }
 
-/// The names that the protocol uses for a tool call. They differ for tools that take JSON and tools that take free text.
+/// The names that the protocol uses for a tool call. The names for tools that take JSON differ from the names for tools that take
+/// free text.
 struct CallWire {
     prefix: &'static str,
     item: &'static str,

@@ -18,18 +18,18 @@ pub(crate) const DELTA_BYTES_MAX: usize = 1 << 20;
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// The maximum of `gap_ms` and `ttfb_ms`, in milliseconds.
 pub(crate) const PAUSE_MS_MAX: u64 = 600_000;
-/// The maximum of the token counts `cache_read`, `cache_write` and `hidden_tokens`.
+/// The maximum of each of the token counts `cache_read`, `cache_write` and `hidden_tokens`.
 pub(crate) const CACHE_TOKENS_MAX: u64 = 1_000_000_000;
 
 const DELTA_BYTES_DEFAULT: usize = 16;
 
-/// One layer of a script. A field that is `None` leaves the value of the layer below unchanged. The layers, from the lowest:
-/// flags, model name, mark in the prompt.
+/// One layer of a script. A field that is `None` leaves the value of the layer below unchanged. The lowest layer comes from
+/// flags. The layer above it comes from the model's name. The highest layer comes from the mark in the prompt.
 ///
 /// In a model name, the words after `sample-` are orders, separated by `-`. The prefix `sample-` must be at the start of the name
 /// or follow a `-`. The orders are `slow`, `long`, `cut`, `stall`, `inband`, `gzip`, `html`, `nousage`, `absurd`, `zero`,
 /// `negative`, `reset`, `half`, `native`, or a status from 400 to
-/// 599. Other words have no effect. In a mark, the keys are the names of these fields.
+/// 599. Other words have no effect. In a mark, the keys are the names of the fields of this type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleScript {
     /// The number of text deltas.

@@ -312,7 +312,7 @@ fn fill_headers(
     }
 }
 
-/// The maximum number of cached answers. Further answers are rendered for each request.
+/// The maximum number of cached answers. When it is reached, an answer that is not cached is rendered again for each request.
 const RENDERED_MAX: usize = 64;
 
 /// The key of a rendered answer: everything that determines its bytes.

@@ -43,14 +43,14 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// The timeouts for a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientWaits {
-    /// The timeout for a request's head, which also limits how long a connection can be idle.
+    /// The timeout for a request's head. It also limits how long a connection can be idle.
     pub head: Duration,
     /// The timeout for the client to receive an answer.
     pub answer: Duration,
 }
 
-/// Serves a connection until the connection ends or is replaced. Once `closing` completes, the connection accepts no further
-/// request. Errors of the connection are ignored, because the client notices them.
+/// Serves a connection until the connection ends or a new connection replaces it. After `closing` has completed, the connection
+/// accepts no further request. Errors of the connection are ignored, because the client notices them.
 pub(super) async fn serve<S>(
     stream: S,
     slot: ConnectionSlot,
@@ -235,7 +235,7 @@ pub(crate) struct SocketFile {
 pub(crate) enum SocketClaim {
     /// Only from a process that has ended.
     FromDeadProcess,
-    /// Also from a process that serves the socket, because the process has handed over the path.
+    /// From any process, even from one that serves the socket, because that process has handed over the path.
     FromServingProcess,
 }
 

@@ -291,8 +291,8 @@ impl ServiceWithDependents for SideService {
         Some(1)
     }
 
-    /// Returns the TCP addresses that must stay open during an upgrade. Unix sockets are left out, because they are taken over by
-    /// their path.
+    /// Returns the TCP addresses that must stay open during an upgrade. Unix sockets are left out, because a new process takes
+    /// over their path instead of the open socket.
     fn listen_addresses(&self) -> Option<Vec<String>> {
         match &self.kind {
             ServiceKind::Http { address, .. } | ServiceKind::Tcp { address, .. } => Some(vec![address.to_string()]),
@@ -301,7 +301,7 @@ impl ServiceWithDependents for SideService {
     }
 }
 
-/// Passes connections that Pingora has accepted to a function.
+/// Calls a function with each connection that Pingora has accepted.
 struct TcpApp {
     serve: Arc<TcpServe>,
 }

@@ -37,10 +37,10 @@ pub(crate) enum FillError {
     Sink(#[from] SinkError),
 }
 
-/// Copies rows of an account and day from the former log backend to `home`: those that ended before `before_ms` and that `home`
-/// lacks. Returns the number of copied rows. The caller ensures that `home` already has all rows from the journals that ended
-/// before `before_ms`. Otherwise the journals would add some rows a second time. At most [`ROWS_AT_ONCE`] hashes of request ids
-/// are in memory.
+/// Copies rows of an account and day from the former log backend to `home`. A row is copied if it ended before `before_ms` and
+/// `home` lacks it. Returns the number of copied rows. The caller ensures that `home` has already received all rows of the
+/// journals, except rows that ended at `before_ms` or later. Otherwise the journals would add some rows a second time. At most
+/// [`ROWS_AT_ONCE`] hashes of request ids are in memory.
 pub(crate) async fn fill(
     home: &dyn FedLogBackend,
     former: &dyn LogBackend,

@@ -110,8 +110,8 @@ async fn compare_period(
     Ok(None)
 }
 
-/// Returns the account's sums of all days on which requests of the period may have ended. The sums change with each such
-/// request.
+/// Returns the account's sums of all days on which requests of the period may have ended. Whenever such a request is settled,
+/// these sums change.
 async fn period_sums(
     ledger: &dyn LedgerStore,
     account: &str,

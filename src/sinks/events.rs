@@ -239,7 +239,7 @@ fn time(unix_ms: i64) -> String {
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// The watermarks of the receiver. Their folder contains one file for each lane, which is replaced atomically.
+/// The watermarks of the receiver. Their folder contains one file for each lane. A file is replaced atomically.
 #[derive(Clone, Debug)]
 struct EventWatermarks {
     folder: PathBuf,

@@ -19,13 +19,13 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The timeout of one call of the sink. A call that exceeds it is dropped and repeated.
 const CALL_WAIT: Duration = Duration::from_secs(120);
-/// The time in which the most recent rows may still be handed over when feeding stops. The journal retains the rows that are not
-/// handed over.
+/// The maximum time for which the feeder continues to hand over rows after it was told to stop. The journal retains the rows that
+/// are not handed over.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 /// The maximum number of rows that are read from the disk at once.
 const READ_ROWS_MAX: usize = 1024;
-/// The pause after all rows on disk have been read. A waiting reader ends the pause early. Without the pause, rows would be
-/// read every few milliseconds.
+/// The pause after all rows on disk have been read. The pause ends early if a reader of the log waits for rows. Without the
+/// pause, rows would be read every few milliseconds.
 const READ_EVERY: Duration = Duration::from_millis(50);
 
 /// A failure after which feeding restarts at the sink's watermark.
@@ -66,9 +66,10 @@ impl Feeder {
         &self.tail
     }
 
-    /// Feeds the sink until `stopped` turns true or the sender of `stopped` is dropped. Then continues for at most one second,
-    /// until the sink has all rows on disk. If a batch is still being handed over when this function returns, it is not known
-    /// whether the sink stores the batch. The next process learns this from the sink's watermark.
+    /// Feeds the sink until `stopped` turns true or the sender of `stopped` is dropped. Then continues until the sink has all
+    /// rows on disk or a call of the sink has failed, but for at most one second. If a batch is still being handed over when this
+    /// function returns, it is not known whether the sink stores the batch. The next process learns this from the sink's
+    /// watermark.
     pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut feeding = pin!(self.feed());
         tokio::select! {
@@ -95,7 +96,7 @@ impl Feeder {
         }
     }
 
-    /// Feeds the sink from its watermark on, until a failure after which the watermark must be fetched again.
+    /// Feeds the sink from its watermark on. Returns after a failure that makes it necessary to fetch the watermark again.
     async fn feed_from_watermark(&self, trouble: &mut FailureBackoff) -> Result<Infallible, FeedError> {
         let oldest_ms = self.oldest_row_ms().await?;
         if !self.stats.is_lag_known(self.journal.node()) {
@@ -127,8 +128,8 @@ impl Feeder {
         Ok(oldest.map(|oldest| oldest.row.time_ms))
     }
 
-    /// Reads the rows on disk into the tail, from `number` on, as long as the tail has room. Returns only if there is an
-    /// error.
+    /// Reads the rows on disk from `number` on, and adds them to the tail. Waits when the tail has no room. Returns only if there
+    /// is an error.
     async fn read_from(&self, number: u64) -> Result<Infallible, JournalError> {
         // For a sink that catches up, rows are read as fast as possible. They are read with low priority, so that requests do
         // not wait.
@@ -228,7 +229,7 @@ async fn with_call_timeout<T>(call: impl Future<Output = Result<T, SinkError>>) 
     })
 }
 
-/// The pause before the next attempt, which doubles with each consecutive failure.
+/// The pause before the next attempt. It doubles with each consecutive failure.
 #[derive(Default)]
 struct FailureBackoff {
     /// The most recent pause. `None` if nothing has failed since the most recent success.

@@ -191,9 +191,9 @@ impl LogFiles {
         self.merger.wait_for_many().await;
     }
 
-    /// Merges the files of past days, and files of today if a lane of this process has many. Also removes files that were merged
-    /// into another one more than a minute ago, and all files that are older than `keep_days`. Can be called at any time. Blocks
-    /// on the disk.
+    /// Merges the files of past days. Merges files of today too if a lane of this process has many files of today. Also removes
+    /// files that were merged into another one more than a minute ago, and all files that are older than `keep_days`. Can be
+    /// called at any time. Blocks on the disk.
     ///
     /// # Errors
     /// The disk fails, or a file is damaged. No row is lost.
@@ -445,7 +445,7 @@ fn parse_day(name: &str) -> Option<Date> {
     name.parse().ok().filter(|day: &Date| day.to_string() == name)
 }
 
-/// Returns the files that were not merged into another one of `all`. `all` must be sorted.
+/// Returns the files of `all` that were not merged into another file of `all`. `all` must be sorted.
 fn without_merged(all: &[FileName]) -> Vec<FileName> {
     let mut counting: Vec<FileName> = Vec::new();
     for place in all {

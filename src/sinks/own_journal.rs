@@ -39,11 +39,11 @@ const PIECE_ROWS: usize = 4096;
 /// The maximum number of request ids of missing rows that are returned for an account and day.
 const NAMED_MAX: usize = 5;
 
-/// The lanes of the journal that this process has open.
+/// The journal's lanes that are open in this process.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLanes(Mutex<BTreeMap<NodeId, Weak<Journal>>>);
 
-/// A position in the journals of this process, which are ordered by lane: all rows before it have been compared.
+/// A position in the journals of this process. The journals are ordered by lane. All rows before the position have been compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LanePosition {
     node: NodeId,
@@ -97,8 +97,8 @@ impl OpenLanes {
         lane.map_or(0, |lane| lane.sink_position(sink))
     }
 
-    /// Returns the first open lane at or after a position, with the position at which to begin in it. `None` if there is no such
-    /// lane.
+    /// Returns the first open lane at or after a position, and the position at which the comparison of this lane begins. `None`
+    /// if there is no such lane.
     fn first_from(&self, place: Option<&LanePosition>) -> Option<(LanePosition, Weak<Journal>)> {
         let lanes = self.0.lock();
         let mut open = lanes.iter().filter(|(_, lane)| lane.strong_count() > 0);
@@ -178,7 +178,8 @@ impl LaneRowReader<'_> {
     }
 }
 
-/// The charge of each row to be found, by account and day and then by the hash of the request id.
+/// The charges of the rows that the log backend must have. The outer map has an entry for each account and day. The inner map
+/// contains the charge of each row, by the hash of the request id.
 type ExpectedCharges = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
 
 /// The log that the journals' rows are compared with.
@@ -209,8 +210,8 @@ impl<'l> ComparedLog<'l> {
         }
     }
 
-    /// If missing rows are to be restored and the log backend has lost the lane's watermark, sends the lane's rows before the
-    /// number `upto` again. Returns the number of sent rows.
+    /// Sends the lane's rows with numbers less than `upto` again, if missing rows are to be restored and the log backend has lost
+    /// the lane's watermark. Returns the number of sent rows for each account and day.
     async fn resend(self, lane: &Weak<Journal>, upto: u64) -> Result<RowsByDay, OwnJournalError> {
         match self.home {
             OpenLogBackend::Fed(fed) if self.fills => bringing::resend(&*fed.home, lane, upto).await,
@@ -242,8 +243,9 @@ impl<'l> ComparedLog<'l> {
     }
 }
 
-/// Compares the next selected rows with the log, beginning at `from` (`None` for the first row). Stops after about `at_once`
-/// rows, usually [`ROWS_AT_ONCE`].
+/// Compares rows of the open lanes with the log. Compares only the rows that `wanted` selects. Begins at the position `from`, or
+/// at the first row if `from` is `None`. Stops at the end of the lane, or earlier after about `at_once` rows. Callers usually set
+/// `at_once` to [`ROWS_AT_ONCE`].
 pub(crate) async fn compare(
     log: ComparedLog<'_>,
     lanes: &OpenLanes,
@@ -302,7 +304,8 @@ pub(crate) async fn compare(
     Ok(portion)
 }
 
-/// Searches the log for the rows in `looked_for`, and removes those that it finds. Rows that the log lacks remain.
+/// Searches the log for the rows in `looked_for`. Removes from `looked_for` each row that the log has. Afterwards, `looked_for`
+/// contains only the rows that the log lacks.
 async fn find_rows(
     log: ComparedLog<'_>,
     hashes: &RandomState,

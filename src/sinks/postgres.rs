@@ -1,6 +1,6 @@
-//! The log backend that stores rows in Postgres: one table with a partition per day, which is filled by COPY. A lane's watermark
-//! is written in the same transaction as its rows, so the table has each row exactly once. Pages are read in the order
-//! of the log, or with the most recent rows of a key first.
+//! The log backend that stores rows in Postgres. All rows are in one table, which has a partition for each day. The log backend
+//! writes rows with COPY. It writes a lane's watermark in the same transaction as the lane's rows, so the table has each row
+//! exactly once. It can read a page of rows in the order of the log, or the most recent rows of a key.
 
 mod columns;
 mod connection;
@@ -231,8 +231,8 @@ fn quoted(name: &str) -> String {
 /// Makes SQL compare strings by their bytes, independently of the database's locale.
 const BY_BYTES: &str = "COLLATE \"C\"";
 
-/// A query of the log: conditions with their parameters, order and limit. Filters become conditions, so the database can use
-/// partitions and indexes for them.
+/// A query of the log. It consists of SQL conditions, the values of its parameters, an order and a limit. Each filter becomes an
+/// SQL condition, so the database can use partitions and indexes to find the rows.
 #[derive(Default)]
 struct LogQuery {
     conditions: Vec<String>,
@@ -256,8 +256,8 @@ impl LogQuery {
         question.with_order(order, ask.limit, |limit| format!("FETCH FIRST {limit} ROWS WITH TIES"))
     }
 
-    /// Creates the query for the most recent rows of a key that ended on one of `days`, the most recent first. Returns at most
-    /// `limit` and at most [`PAGE_ROWS_MAX`] rows.
+    /// Creates the query for the most recent of a key's rows that ended on one of `days`. The query returns the most recent row
+    /// first. It returns at most `limit` and at most [`PAGE_ROWS_MAX`] rows.
     fn latest((account, key): (&str, &KeyId), days: &RangeInclusive<i64>, limit: usize) -> Self {
         let filter = LogFilter {
             key: Some(key.clone()),

@@ -3,7 +3,7 @@
 //!
 //! Rows may be settled meanwhile, so the proof must know which rows the sums include. If a sink is the log backend, rows have
 //! numbers, and the ledger has, for each lane, the number of the last row that the sums include. If the store is the log backend,
-//! one step adds a row to the store's list and to the sums.
+//! the store adds each row to its list and to the sums in one atomic step.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -58,7 +58,7 @@ pub(crate) struct ProofFindings {
     pub(crate) sums: DailySums,
 }
 
-/// The numbers of rows of a day that were found, by place.
+/// The numbers of a day's rows in each place where rows were found, and the number of duplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowCounts {
     /// The number of rows in the log backend.
@@ -86,7 +86,7 @@ impl ProofFindings {
 }
 
 impl Prover<'_> {
-    /// Compares the rows of an account and day with its daily sums.
+    /// Compares the rows of one account and one day with the daily sums of that account and day.
     pub(crate) async fn prove(&self, account: &str, day: i64) -> Result<ProofFindings, LogBackendError> {
         self.prove_in_parts(ROWS_AT_ONCE, (account, day)).await
     }
@@ -131,9 +131,9 @@ impl Prover<'_> {
         read_backend(&*fed.home, proof, (&tails, at_once), place).await
     }
 
-    /// Adds each lane's watermark that its feeder has reported. If some of these are too low for the sums, also fetches the
-    /// watermarks from the log backend. A reported watermark counts even if the log backend has lost rows since then, because the
-    /// feeder does not send these rows again.
+    /// Adds to `proof` the watermarks that the lanes' feeders have reported. If the sums include rows beyond some of these
+    /// watermarks, also fetches the log backend's watermarks and adds them. A watermark that a feeder has reported counts even if
+    /// the log backend has lost rows since the report, because the feeder does not send these rows again.
     async fn fetch_watermarks(&self, fed: &FedLog, proof: &mut DayProof) -> Result<(), LogBackendError> {
         let lanes: Vec<NodeId> = proof.summed().keys().cloned().collect();
         for lane in &lanes {
@@ -147,9 +147,9 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// Proves a day whose rows are in the store's lists. One step adds a row to the list and to the sums. If the sums are equal
-    /// before and after the list was read to its end, they are the sums of the rows that were read. If rows are added meanwhile,
-    /// the next reading begins after the last row that was read.
+    /// Proves a day whose rows are in the store's lists. The store adds each row to the list and to the sums in one atomic step.
+    /// The sums are read before the list is read to its end, and again afterwards. If they have not changed, they are the sums of
+    /// the rows that were read. If rows are added meanwhile, the next reading begins after the last row that was read.
     async fn prove_lists(
         &self,
         store: &StoreLog,

@@ -1,4 +1,5 @@
-//! Reads the consumption log from all places that have its rows. Each row is returned once, in one order.
+//! Reads the consumption log from all places that have its rows. Each row is returned once. The rows of all places are merged
+//! into a single order.
 
 mod log_rows;
 #[cfg(test)]
@@ -122,8 +123,8 @@ impl LogReader {
 }
 
 impl LogReader {
-    /// Returns the most recent rows of a key that ended on one of `days`. If a log backend could not be read, returns its error
-    /// with the rows of the others.
+    /// Returns the most recent of a key's rows that ended on one of `days`. If one of the log backends could not be read, returns
+    /// the rows of all other places, together with this log backend's error.
     pub(crate) async fn latest(
         &self,
         account: &str,
@@ -166,7 +167,7 @@ impl LogReader {
 
 impl LogReader {
     /// Returns a page of the most recent rows. If the log backend has all rows, its own method reads the page. Otherwise all
-    /// places are read in time slices.
+    /// places are read slice by slice. A slice contains the rows that ended within a range of time.
     pub(crate) async fn newest(&self, mut ask: NewestRowsQuery) -> Result<NewestRows, LogReadError> {
         if self.tails.is_none() && self.former.is_none() {
             return Ok(self.home.newest(&ask).await?);
@@ -231,10 +232,10 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 /// The maximum length of a slice, in milliseconds.
 const LENGTH_MAX_MS: i64 = 31 * DAY_MS;
-/// After a slice that took longer than this, the next one is shorter, but at least an hour long. Reading a page from a bucket has
-/// a minimum cost, however short the slice is.
+/// If reading a slice took longer than this, the next slice covers a shorter range of time, but at least an hour. Reading a page
+/// from a bucket has a minimum cost, however short the slice is.
 const LONG: Duration = Duration::from_millis(75);
-/// After a slice that took less than this and had few rows, the next slice is longer.
+/// If reading a slice took less than this and found few rows, the next slice covers a longer range of time.
 const SHORT: Duration = Duration::from_millis(20);
 /// If a slice has more than this many times the number of wanted rows, the next slice is shorter.
 const ROWS_TO_SPARE: usize = 4;
@@ -328,8 +329,8 @@ fn adapt(at: &mut SliceCursor, took: Duration, rows: usize, wanted: usize) {
     at.length_ms = length.clamp(1, LENGTH_MAX_MS);
 }
 
-/// Returns the most recent rows of a slice before the position `at`, the most recent first and each once. Also returns the number
-/// of all rows of the slice.
+/// Returns the most recent of those rows of a slice that are older than the position `at`. Returns at most `wanted` rows, each
+/// row once and the most recent first. Also returns how many rows of the slice are older than `at`.
 async fn read_newest<'h, P>(
     slice: &LogPageQuery,
     at: &SliceCursor,

@@ -77,8 +77,8 @@ impl StoreLog {
         (&*self.ledger, &*self.lists)
     }
 
-    /// Returns the rows of an account after the position of a page. Uses a retained [`AccountDay`] if there is one for this
-    /// query.
+    /// Returns the rows of an account on the day of the query `ask`, beginning after the query's position `ask.after`. Uses a
+    /// retained [`AccountDay`] if there is one for this query.
     fn account_day(&self, ask: &LogPageQuery, account: &str) -> AccountDay {
         let kept = {
             let mut days = self.days.lock();
@@ -91,7 +91,7 @@ impl StoreLog {
     }
 }
 
-/// Adds an entry. Removes the oldest entry first if there are `most` entries.
+/// Adds an entry. If there are already `most` entries, removes the oldest one before that.
 fn push_bounded<T>(kept: &Mutex<Vec<T>>, one: T, most: usize) {
     let mut kept = kept.lock();
     if kept.len() >= most {
@@ -259,7 +259,7 @@ async fn newest(
     Ok(found)
 }
 
-/// Returns the position after the last row of a day, where no row of the day has been read.
+/// Returns the position after the last row of a day. At this position, a backward scan of the day has not read any row yet.
 fn end_of_day(day: i64) -> ListsCursor {
     let left = BTreeMap::new();
     ListsCursor { day, left }
@@ -356,8 +356,8 @@ async fn scan_day(
 }
 
 impl UnreadRows<'_> {
-    /// Returns the sort key of the next row: its end, and its account for rows that ended at the same time. `None` if no row is
-    /// in memory.
+    /// Returns the sort key of the next row: the time at which it ended, and its account. The account determines the order of
+    /// rows that ended at the same time. `None` if no row is in memory.
     fn sort_key(&self) -> Option<(i64, &str)> {
         self.rows.last().map(|row| (row.time_ms, self.account))
     }

@@ -58,7 +58,7 @@ pub(super) struct LaneRows {
 pub(crate) struct LogTail {
     node: NodeId,
     batching: BatchLimits,
-    /// Returns the number before which the lane's rows are on disk. `None` if the lane is closed.
+    /// Returns a number. All rows of the lane with lower numbers are on disk. `None` if the lane is closed.
     on_disk: Box<dyn Fn() -> Option<u64> + Send + Sync>,
     state: Mutex<TailState>,
     /// Marked as changed whenever `state` changes.
@@ -78,7 +78,8 @@ struct TailState {
     rows: VecDeque<Arc<NumberedRow>>,
     /// The sink's watermark. `None` until the sink has reported it.
     after: Option<u64>,
-    /// The number before which all rows of the lane, from `after` on, are in `rows`.
+    /// The number up to which the lane has been read. All rows of the lane from the number `after` to below this number are in
+    /// `rows`.
     read_to: u64,
     /// Whether the most recent reading found no further rows on disk.
     is_at_end: bool,
@@ -97,7 +98,7 @@ impl LogTail {
         Self::new(journal.node().clone(), batching, Box::new(on_disk))
     }
 
-    /// Creates the tail of the lane `node`. `on_disk` returns the number before which the lane's rows are on disk.
+    /// Creates the tail of the lane `node`. `on_disk` returns a number, and all rows of the lane with lower numbers are on disk.
     pub(super) fn new(
         node: NodeId,
         batching: BatchLimits,
@@ -143,8 +144,8 @@ impl LogTail {
         self.reader_waiting.notified().await;
     }
 
-    /// Adds the next rows. `read_to` is the number before which all rows have been read. `is_at_end` says that the disk has no
-    /// further rows.
+    /// Adds the next rows. All rows with numbers below `read_to` have been read. `is_at_end` is true if the disk has no further
+    /// rows.
     pub(super) fn push(&self, rows: Vec<NumberedRow>, read_to: u64, is_at_end: bool) {
         let mut held = self.state.lock();
         for row in rows {
@@ -174,8 +175,8 @@ impl LogTail {
         self.moved.send_replace(());
     }
 
-    /// Returns the number before which the sink has all rows. If all rows that were read are acknowledged, this number can be
-    /// higher than the sink's watermark.
+    /// Returns a number. The sink has all rows of the lane with lower numbers. If the sink has acknowledged all rows that were
+    /// read, this number can be higher than the sink's watermark.
     pub(super) fn sink_position(&self) -> u64 {
         let held = self.state.lock();
         let after = held.after.unwrap_or(0);
@@ -236,7 +237,7 @@ impl LogTail {
         }
     }
 
-    /// Returns the number of rows, after the first `count`, that fit into the same batch.
+    /// Returns how many further rows fit into the batch, which already contains the first `count` rows.
     fn fitting(&self, held: &TailState, first_ms: i64, count: usize) -> usize {
         let further = held.rows.iter().skip(count);
         let further = further.take(self.batching.rows_max.saturating_sub(count));

@@ -119,7 +119,8 @@ pub(crate) trait Archive: Send + Sync {
     /// were read. The caller must then start again.
     async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError>;
 
-    /// Whether the store has no key and no account. Stability hours are ignored, because they are merged.
+    /// Whether the store has no key and no account. The store may contain hours of the stability record, because a restore merges
+    /// them with the hours in the backup.
     async fn is_empty(&self) -> Result<bool, StoreError>;
 
     /// Adds items to a store that was empty before. Ignores items that belong to another part of the store. The items are on disk

@@ -19,7 +19,7 @@ mod changes;
 pub(crate) mod model;
 mod programs;
 
-/// The timeout for an event for which a test waits.
+/// The maximum time for which a test waits for an event.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -29,9 +29,9 @@ pub(crate) struct Fixture {
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
-/// Declares the tests for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip the tests with a
-/// message; each behaviour is a separate test. With `in_turn $join`, all behaviours run within one test. For each of them, the
-/// async closure `$join` gets the behaviour's name and returns a fixture.
+/// Declares the tests for one engine. With `$open`, each behaviour is a separate test. `$open` is an async function that returns
+/// a [`Fixture`]. To skip the test, it prints a message and returns `None`. With `in_turn $join`, all behaviours run within one
+/// test. For each behaviour, the async closure `$join` gets the behaviour's name and returns a fixture.
 macro_rules! suite {
     ($open:path) => {
         $crate::store::contract::suite! { @all tests $open }

@@ -46,7 +46,7 @@ use crate::{
 /// The keys, sign-ins and sessions of the embedded store. Opening it locks its file, which only one process can use at a time.
 pub(crate) struct EmbeddedStore {
     ownership: Ownership<StoreInner>,
-    /// Makes caches read the feed. It outlives the open file, which can be closed and opened again.
+    /// Makes caches read the feed. This sender outlives the open file, because the file can be closed and opened again.
     nudge: watch::Sender<u64>,
 }
 

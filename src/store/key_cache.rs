@@ -1,8 +1,9 @@
 //! A bounded cache of key records in front of the store. The store's change feed invalidates its entries.
 //!
 //! A push from the store (a nudge) only means that the feed should be read now. A poll over the data connection reads the feed
-//! anyway, so a revoked key is refused within the poll interval even if the push connection is cut. A record that was read at
-//! version v is kept only if no later version has been processed, so a record read before a revocation cannot be cached after it.
+//! anyway, so a revoked key is refused within the poll interval even if the push connection is cut. Each record is read at a
+//! version of the store. It is cached only if no later version has been processed. So a record that was read before a revocation
+//! cannot be cached after the revocation.
 //!
 //! The entries are divided into shards. Each shard has one lock, which also protects the version up to which the shard has
 //! processed the feed. Existing keys and unknown digests are in separate tables (`KeyCacheShard`), and lookups of unknown keys
@@ -51,9 +52,9 @@ const FLIGHT_LOCKS: usize = 64;
 /// The cache's limits and lifetimes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyCacheSettings {
-    /// The maximum age of an entry that is used without reading the key from the store again.
+    /// The maximum age at which an entry is used without reading the key from the store again.
     pub lifetime: Duration,
-    /// The maximum age of an entry that is used while the store is unreachable, so that recently used keys remain valid.
+    /// The maximum age at which an entry is used while the store is unreachable. Recently used keys thus remain valid.
     pub offline_lifetime: Duration,
     /// The maximum age of an entry for an unknown key.
     pub negative_lifetime: Duration,
@@ -290,7 +291,7 @@ impl KeyCache {
         if !used.is_empty()
             && let Err(error) = self.store.record_uses(&used).await
         {
-            tracing::debug!(%error, "cannot write to the store at what time each key was last used; trying again later");
+            tracing::debug!(%error, "cannot write the keys' times of last use to the store; trying again later");
             for (id, at) in used {
                 self.record_use(&id, at);
             }
@@ -362,7 +363,8 @@ fn into_key_record(known: DigestOwner) -> Option<Arc<KeyRecord>> {
 }
 
 impl KeyCache {
-    /// Returns the cached key or token of a recently valid digest, for use while the store is unreachable.
+    /// Returns the key or token that the cache has for a digest, for use while the store is unreachable. Returns `None` if it was
+    /// read from the store too long ago.
     fn offline_owner(&self, digest: &KeyDigest, now: Instant) -> Option<DigestOwner> {
         let shard = self.shard(digest)?;
         let known = shard.last_read(digest, now, self.settings.offline_lifetime)?;

@@ -1,5 +1,5 @@
 //! The traits for storing accounts, quotas, holds, the consumption log and the hourly stability counters. Both engines implement
-//! them and pass the same tests. Also the feed of changed keys.
+//! them and pass the same tests. This module also contains the feed of changed keys.
 
 #[cfg(test)]
 pub(crate) mod contract;
@@ -43,8 +43,8 @@ pub(crate) const RECORD_CONFLICTS_MAX: usize = 16;
 /// settlement costs as much as any other step.
 pub(crate) const LEASED_STEPS_MAX: usize = 128;
 
-/// Returns the first `max` of `steps`, and the value of `upto` for a call with these steps. The value is 0 if steps remain,
-/// because `upto` belongs to the last of `steps`.
+/// Returns the first `max` of `steps`, and the value of `upto` for a call with these steps. If this omits steps, the value is 0,
+/// because the given `upto` belongs to the last of all `steps`.
 pub(crate) fn limit_steps(steps: &[Step], upto: u64, max: usize) -> (&[Step], u64) {
     match steps.split_at_checked(max) {
         Some((first, [_, ..])) => (first, 0),
@@ -118,8 +118,8 @@ pub trait LedgerStore: Send + Sync {
         )))
     }
 
-    /// Returns the last step of a node that was applied to an account; 0 if there was none. After a failover that lost steps, it
-    /// is lower than before.
+    /// Returns the number of the last of a node's steps that the store has applied to an account; 0 if it has applied none. After
+    /// a failover that lost steps, the number is lower than before.
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError>;
 
     /// Renews the node's holds on these accounts: they expire [`crate::domain::ledger::ids::LEASE_MS`] from now. If the renewal
@@ -133,8 +133,9 @@ pub trait LedgerStore: Send + Sync {
     /// Returns one account; `None` if it does not exist.
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError>;
 
-    /// Returns the amount that an operation added to an account, as long as the account stores the operation
-    /// ([`crate::domain::ledger::account::operations::OPERATIONS_MAX`]); `None` if the operation or the account is unknown.
+    /// Returns the amount that an operation added to an account. An account stores only a limited number of operations
+    /// ([`crate::domain::ledger::account::operations::OPERATIONS_MAX`]). Returns `None` if the account does not exist, or if it
+    /// does not store the operation.
     async fn operation_amount(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError>;
 
     /// Returns up to `limit` (at most [`LIST_ACCOUNTS_MAX`]) accounts after `after`, sorted by name.
@@ -148,7 +149,8 @@ pub trait LedgerStore: Send + Sync {
     async fn spent(&self, account: &str, period: Period) -> Result<SpendByKey, StoreError>;
 
     /// Returns daily sums of an account by day, subject and model. `days` are days since the Unix epoch, in UTC. The sums of a
-    /// day include the rows that ended on that day. Stored for [`crate::domain::ledger::consumption::RETENTION_DAYS`].
+    /// day include the rows that ended on that day. The sums are stored for
+    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`].
     async fn sums(
         &self,
         account: &str,

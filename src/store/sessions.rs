@@ -281,7 +281,7 @@ pub(crate) struct ListedWebSession {
     pub(crate) who: String,
     /// The time at which the session expires if there is no further visit, in milliseconds since the Unix epoch.
     pub(crate) idle_ends_ms: i64,
-    /// The time at which the session expires even with visits, in milliseconds since the Unix epoch.
+    /// The time at which the session expires even if there are further visits, in milliseconds since the Unix epoch.
     pub(crate) ends_ms: i64,
 }
 

@@ -129,8 +129,8 @@ static TIME: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 /// catalogue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestRecord {
-    /// The time at which the request arrived, in milliseconds since the Unix epoch. In the line, its name is `time` and its form
-    /// is RFC 3339 in UTC.
+    /// The time at which the request arrived, in milliseconds since the Unix epoch. The log line contains it as `time`, in the
+    /// form of RFC 3339, in UTC.
     pub time_unix_ms: i64,
     /// weir's identifier of the request, which is also sent to the client.
     pub request_id: SmolStr,
@@ -165,18 +165,20 @@ pub(crate) struct RequestRecord {
     pub attempts: u32,
     /// The number of bytes of the request's body, after decoding.
     pub request_bytes: u64,
-    /// The number of bytes of the answer's body, as the provider or weir itself sent it.
+    /// The number of bytes of the body that the provider sent, before any translation. For an answer of weir itself, the number
+    /// of bytes of weir's body.
     pub response_bytes: u64,
     /// The token counts that the provider reported; `None` if it did not report usage.
     pub usage: Option<Usage>,
-    /// The reason why the model stopped, as the protocol's code (`finish_reason::word`); `None` if the reason is unknown.
+    /// The reason why the model stopped, as a code of the provider's protocol; `other` if weir does not know the code
+    /// (`protocol::known_or_other`). `None` if the provider reported no reason.
     pub finish_reason: Option<&'static str>,
     /// The protocols of the client and the provider, for example `responses->chat`; `None` if the request was not translated.
     pub translated: Option<SmolStr>,
     /// The members of a translated request that were adapted or dropped, such as `adapted reasoning`. The values of members are
     /// never included.
     pub losses: Vec<String>,
-    /// The HTTP version that the client used: 1 or 2; 0 if unknown. In the line, its name is `http`.
+    /// The HTTP version that the client used: 1 or 2; 0 if unknown. The log line contains it as `http`.
     pub client_version: u8,
     /// The WebSocket that carried the request or that the request opened; `None` for a request without a WebSocket.
     pub socket: Option<SocketMark>,
@@ -185,7 +187,8 @@ pub(crate) struct RequestRecord {
 /// The WebSocket of a request, in the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SocketMark {
-    /// The socket's random identifier, which is the same for all of the socket's requests. In the line, its name is `socket_id`.
+    /// The socket's random identifier, which is the same for all of the socket's requests. The log line contains it as
+    /// `socket_id`.
     pub id: SmolStr,
     /// The number of the request's lane on the socket: 0 for the default lane; `None` for the handshake. The name that the client
     /// gave the lane is not logged, because it can be any text.

@@ -27,7 +27,7 @@ const DAY_SECONDS: f64 = 86_400.0;
 
 /// A condition on a metric.
 struct Fact {
-    /// The name of the alert with the same condition, which the operations guide explains.
+    /// The name of the alert that has the same condition. The operations guide explains the alert.
     alert: &'static str,
     signal: Signal,
     threshold: Threshold,
@@ -44,7 +44,7 @@ enum Signal {
     Value(MetricReader),
     Magnitude(MetricReader),
     Divided(MetricReader, u32),
-    /// The first metric divided by the second; no value while the second is 0.
+    /// The first metric divided by the second metric. There is no value while the second metric is 0.
     Share(MetricReader, MetricReader),
     /// The number of seconds until the Unix time that the metric contains.
     Until(MetricReader),
@@ -223,7 +223,8 @@ impl Fact {
 }
 
 impl Signal {
-    /// Reads the metric from which the signal is computed, and replaces the metric's values with the signal's values.
+    /// Computes the signal from its metrics. Returns a reading that has the name and the labels of the metric, but the values of
+    /// the signal.
     fn read(&self, metrics: &Metrics, now: i64) -> MetricReading {
         let now = f64::from(u32::try_from(now).unwrap_or(u32::MAX));
         let each = |mut reading: MetricReading, value: &dyn Fn(f64) -> f64| {

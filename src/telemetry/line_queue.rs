@@ -136,8 +136,8 @@ impl<L: LogLine> LineQueue<L> {
         !matches!(done.recv_timeout(wait), Err(RecvTimeoutError::Timeout))
     }
 
-    /// Wakes the writing thread, so that it checks the flags. This is not necessary if the queue is full, because the thread
-    /// checks the flags before it sleeps.
+    /// Wakes the writing thread, so that it checks the flags `reopen` and `closing`. If the queue is full, the thread need not be
+    /// woken, because it checks the flags before it sleeps.
     fn wake(&self) {
         let _full_or_closed = self.queue.try_send(Job::Wake);
     }

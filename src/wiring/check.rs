@@ -48,7 +48,8 @@ struct ModelTranslations {
 }
 
 impl ModelTranslations {
-    /// Returns the translations at the model's enabled providers; `None` if the model has no `translate`.
+    /// Returns the translations that the model's enabled providers need; `None` if the model does not have the setting
+    /// `translate`.
     fn for_model(model: &Arc<Model>) -> Option<Self> {
         let mode = model.translate?;
         let mut pairs = BTreeSet::new();

@@ -56,8 +56,8 @@ pub(super) fn with_links(state: Admin, parts: &NodeParts) -> (Admin, Option<Arc<
     (state.with_console(Arc::clone(&links) as _), Some(links))
 }
 
-/// Builds the portal. `None` if it is off. Users who sign in at the provider `openid` get a key that is created from the
-/// template.
+/// Builds the portal. `None` if it is off. Users who sign in at the provider `openid` get a key that is created from the template
+/// `[sign_in.template]`.
 pub(super) fn portal(parts: &NodeParts, state: &Admin, openid: Option<OpenId>) -> Option<Arc<Portal>> {
     let config = &parts.config;
     let people = config.sign_in.template.clone().zip(openid);

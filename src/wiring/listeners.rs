@@ -211,8 +211,9 @@ impl ServiceWithDependents for SocketTable {
 }
 
 /// Takes the sockets that a service manager has passed to this process. `listeners` are the addresses of all configured
-/// listeners. With these sockets, a port below 1024 needs no capability, and no connection is refused while weir restarts. Must
-/// be called before other threads read the environment, because it removes the service manager's variables.
+/// listeners. With sockets from a service manager, a port below 1024 needs no capability, and no connection is refused while weir
+/// restarts. This function must be called before other threads read the environment, because it removes the environment variables
+/// that the service manager has set.
 ///
 /// # Errors
 /// A socket has the wrong type, or no listener is configured for its address.
@@ -269,7 +270,7 @@ pub(crate) struct Addresses {
     pub console: Option<SocketAddr>,
 }
 
-/// The receivers of the listeners' addresses, each of which gets the address once the listener is open.
+/// The receivers of the listeners' addresses. Each receiver gets the address of its listener when that listener is open.
 pub(super) struct BoundAddresses {
     pub(super) gateway: watch::Receiver<BoundAddress>,
     pub(super) ops: watch::Receiver<BoundAddress>,

@@ -115,8 +115,8 @@ impl LogSinks {
         Ok((opened, homes))
     }
 
-    /// Returns one future for each sink, which feeds the sink with the rows of a journal until `stopped` turns true. The caller
-    /// must spawn the futures.
+    /// Returns one future for each sink. The future feeds its sink with the rows of a journal until `stopped` turns true. The
+    /// caller must spawn the futures.
     pub(super) fn feeds(
         &self,
         journal: &Arc<Journal>,
@@ -347,7 +347,7 @@ const RECORD_EVERY: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Starts the task that records this node's log backend in Redis and warns of nodes with another one. Does nothing with an
-/// embedded store, which has one node.
+/// embedded store, because only one node uses such a store.
 pub(super) fn compare_log_homes(
     config: &Config,
     engine: &LedgerEngine,
@@ -362,7 +362,7 @@ pub(super) fn compare_log_homes(
     Ok(())
 }
 
-/// Returns the marks of the configured log backends.
+/// Returns the marks that identify the configured log backends: the current one and, if configured, the former one.
 ///
 /// # Errors
 /// A secret of Postgres cannot be read.

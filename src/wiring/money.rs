@@ -53,8 +53,8 @@ pub(crate) struct MoneyParts {
     journal_folder: PathBuf,
     /// The background task of billing. When `stop` turns true, it writes the last checkpoint and ends.
     billing_task: JoinHandle<()>,
-    /// The tasks that feed the sinks from this process's journal. When `stop` turns true, they pass on the rows that the sinks
-    /// accept at once, and end.
+    /// The tasks that feed the sinks from this process's journal. When `stop` turns true, they pass on the remaining rows for at
+    /// most one second, and end.
     feeds: Vec<JoinHandle<()>>,
 }
 
@@ -255,7 +255,7 @@ fn journal_failed(error: JournalError) -> StartError {
     StartError::failed("cannot use the journal", error)
 }
 
-/// Returns the number of free bytes on a folder's disk that a process without privileges can use. `None` if the number cannot be
+/// Returns how much free space on a folder's disk a process without privileges can use, in bytes. `None` if the number cannot be
 /// read.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;

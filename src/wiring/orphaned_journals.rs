@@ -134,7 +134,7 @@ impl OrphanedJournals {
                 let node = opened.journal.node().clone();
                 match self.adopt(opened).await {
                     Ok(()) => {
-                        tracing::info!(%node, "another weir process has ended; this process settles the requests in its journal")
+                        tracing::info!(%node, "another weir process has ended; this process settles the requests in the journal of the ended process")
                     }
                     Err(error) => {
                         tracing::error!(%error, "cannot yet charge the unsettled requests in the journal of a process that has ended; weir tries again")
@@ -179,9 +179,9 @@ impl OrphanedJournals {
     }
 }
 
-/// Determines which steps of the journals the ledger has applied. The returned closure reports to the journals that the store's
-/// file contains these steps. A journal is left out if it has recorded steps as applied that the ledger lacks. The settlement of
-/// such a journal has not read the ledger's watermark yet.
+/// Determines which of the journals' steps the ledger has applied. The returned closure tells the journals that the store's file
+/// contains these steps. Leaves out a journal that counts steps as applied although the ledger lacks them, because its settlement
+/// has not read the ledger's watermark yet.
 pub(super) fn record_applied(journals: Vec<Arc<Journal>>, books: &AccountTable) -> impl FnOnce() + use<> {
     let known = journals.into_iter().filter_map(|journal| {
         let before = journal.acknowledged_before();

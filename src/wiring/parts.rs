@@ -63,7 +63,7 @@ pub(crate) struct NodeParts {
     pub archive: Option<Arc<dyn Archive>>,
     /// The current and the former log backend.
     pub log_homes: AdminLogBackends,
-    /// The provider and the credential of each state at a provider.
+    /// The records of provider state. The record of a state contains its provider and its credential.
     pub sessions: Arc<StateRegistry>,
     /// The task that writes provider states. When `stop` turns true, it writes all remaining states and ends.
     pub session_task: JoinHandle<()>,
@@ -96,7 +96,8 @@ pub(crate) struct NodeParts {
     pub stability: StabilityParts,
     /// The public stability service.
     pub public: Arc<PublicService>,
-    /// The background task of the key cache. When `stop` turns true, it writes the last uses of keys and ends.
+    /// The background task of the key cache. When `stop` turns true, it writes to the store when each key was last used, and
+    /// ends.
     pub cache_task: JoinHandle<()>,
     /// Triggers a reload of the configuration.
     pub reload: ReloadTrigger,

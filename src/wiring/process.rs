@@ -119,8 +119,8 @@ pub(super) fn stopping(time: Duration) {
     notify_manager(&[NotifyState::Stopping, NotifyState::Custom(&extended)]);
 }
 
-/// Notifies the service manager twice per `WatchdogSec=` that background tasks still run. Returns at once if `WatchdogSec=` is
-/// not set, otherwise when the successor is the main process.
+/// Notifies the service manager that background tasks still run, twice in each period of `WatchdogSec=`. Returns at once if
+/// `WatchdogSec=` is not set. Otherwise, returns when the successor is the main process.
 pub(super) async fn watchdog(mut handed_over: watch::Receiver<bool>) {
     // A timer's interval must not be zero.
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {

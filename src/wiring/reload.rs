@@ -266,8 +266,8 @@ pub(super) fn contents(conf: &Path, config: &Config) -> FileDigests {
 struct WatchedContents {
     /// The files of the configuration in force.
     live: FileDigests,
-    /// The files of the configuration that was refused most recently, unless another was accepted since. When they change, the
-    /// configuration may have become valid.
+    /// The files of the configuration that was refused most recently. Empty if a later configuration was accepted. If one of
+    /// these files changes, the refused configuration may have become valid.
     refused: FileDigests,
 }
 
@@ -276,8 +276,8 @@ impl WatchedContents {
         self.live.keys().chain(self.refused.keys()).cloned().collect()
     }
 
-    /// Returns the digests after a reload. A file that was watched before retains its earlier digest, so a change since then is
-    /// noticed.
+    /// Returns the digests to compare with after a reload. A file that was already watched before the reload retains its earlier
+    /// digest, so a change of the file during the reload is noticed.
     fn after(self, accepted: bool, candidate: Option<&Candidate>) -> Self {
         let Self { live, refused } = self;
         let mut read = candidate

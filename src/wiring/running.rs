@@ -116,8 +116,8 @@ pub(crate) fn reload_on_hangup(reload: ReloadTrigger) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ends Pingora when the value turns true. This is later than the signal: the gateway stops long before the other listeners,
-/// which are still needed to monitor a draining node.
+/// Ends Pingora when the value turns true. The value turns true some time after the signal that ends the process. The gateway
+/// stops soon after the signal, but the other listeners are still needed to monitor the draining node.
 #[derive(Debug)]
 pub(crate) struct TerminationWatch(pub watch::Receiver<bool>);
 
@@ -153,9 +153,9 @@ impl RunningWeir {
     /// Serves until the [`Phase`] changes or a successor serves, and then ends.
     ///
     /// In [`Phase::Draining`], and after a handover, no further requests are accepted. The process ends when the last running
-    /// request has ended, or after `[gateway] drain_seconds`. Requests that are still running after this time end with an error
-    /// in the form of their protocol. In [`Phase::Stopping`], requests end at once. The other listeners respond until the last
-    /// request has ended. Every request is charged.
+    /// request has ended, or after `[gateway] drain_seconds`. Requests that have not finished by then get an error in the form of
+    /// their protocol. In [`Phase::Stopping`], requests end at once. The other listeners respond until the last request has
+    /// ended. Every request is charged.
     pub(crate) fn until_stopped(self) {
         let Self {
             parts,

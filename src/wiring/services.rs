@@ -112,9 +112,9 @@ impl Services {
     /// Adds the services to a server that does not run yet. They start and end with the server.
     ///
     /// When the server begins to shut down, weir accepts no further requests. Running requests can continue for `[gateway]
-    /// drain_seconds`, but only until five seconds before the end of the server's `grace_period_seconds`. Requests that are still
-    /// running after that end with an error in the form of their protocol. Before the grace period ends, every request is charged
-    /// and everything is written; [`Node::finish`] waits for that.
+    /// drain_seconds`, but only until five seconds before the end of the server's `grace_period_seconds`. Requests that have not
+    /// finished by then get an error in the form of their protocol. Before the grace period ends, every request is charged and
+    /// everything is written; [`Node::finish`] waits for that.
     ///
     /// # Errors
     /// [`StartError::Configuration`] if the server is configured to run as a daemon of Pingora, or to take over the sockets of an

@@ -24,7 +24,7 @@ const REDIS: &str = "[store.redis]";
 /// An open store, with an interface for each kind of data.
 pub(crate) struct OpenStore {
     pub keys: Arc<dyn KeyStore>,
-    /// The provider and the credential of each state at a provider.
+    /// The records of provider state. The record of a state contains its provider and its credential.
     pub sessions: Arc<dyn SessionStore>,
     /// The sign-ins of agents.
     pub sign_ins: Arc<dyn SignInStore>,
@@ -55,7 +55,8 @@ impl LedgerEngine {
         }
     }
 
-    /// Returns the store's lists of rows, which it has if it is or was the log backend. `None` if the engine stores no rows.
+    /// Returns the store's lists of rows. They contain rows if the store is or was the log backend. `None` if the engine cannot
+    /// store rows.
     pub(crate) fn lists(&self) -> Option<Arc<dyn LogLists>> {
         match self {
             Self::Embedded(_) => None,

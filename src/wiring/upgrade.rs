@@ -72,8 +72,8 @@ pub(super) struct Upgrader {
     pub(super) claims: watch::Sender<SocketClaim>,
     pub(super) background: Handle,
     pub(super) turn: Mutex<()>,
-    /// The connection to the successor, which stays open until this process ends. `None` if there is no successor, or if the
-    /// embedded store uses the connection for its calls.
+    /// The connection to the successor. The connection stays open until this process ends. `None` if there is no successor, or if
+    /// the embedded store uses the connection for its calls.
     pub(super) line: Mutex<Option<tokio::net::UnixStream>>,
 }
 
@@ -236,7 +236,7 @@ impl Upgrader {
 /// The reason why the successor does not serve.
 #[derive(Debug)]
 enum UpgradeFailure {
-    /// The successor has reported this reason, or this process has found it.
+    /// The reason for the failure, as the successor reported it or as this process determined it.
     Said(String),
     /// The connection was closed, so the successor has probably ended.
     Ended,

@@ -72,8 +72,9 @@ pub(crate) struct VerifiedDay {
     pub(crate) on_their_way: u64,
     /// The number of duplicate rows. A row is a duplicate if its request already has another row.
     pub(crate) again: u64,
-    /// The nodes whose journals may still deliver rows that the sums include; empty if nothing differs. If there are such nodes,
-    /// the day is unfinished rather than wrong.
+    /// The nodes that may still have to send rows to the log backend. The sums already include these rows. Empty if nothing
+    /// differs. If there are such nodes, these rows may be the reason for the differences, so the comparison must be repeated
+    /// later.
     pub(crate) behind: Vec<String>,
     /// The number of rows that are counted in the sums but were not found.
     pub(crate) missing: u64,
@@ -243,7 +244,7 @@ question!(NoteVerifiedLog => VerificationReply: POST "/v1/log/verified", Owner);
 /// The answer to the report of a verification.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct VerificationReply {
-    /// Whether the node has recorded a verification, because yesterday is one of the days.
+    /// Whether the node has recorded a verification: true if yesterday is one of the days.
     pub(crate) counts: bool,
 }
 

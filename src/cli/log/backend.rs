@@ -103,7 +103,7 @@ pub(super) async fn move_rows(
 
 impl MoveArgs {
     /// Returns the name of the log backend to which rows are copied. Returns an error if the configuration or the options do not
-    /// permit the move.
+    /// permit copying to it.
     fn home(&self, homes: &LogBackendView) -> Result<&'static str, AdminClientError> {
         let wanted = match self.to {
             MoveTarget::Files => "files",
@@ -215,7 +215,7 @@ pub(super) fn backend_name(home: &str) -> &str {
     if home == STORE { "the store" } else { home }
 }
 
-/// Copies the rows of an account's day that the current log backend lacks. Returns the number of copied rows.
+/// Copies rows of an account's day to the current log backend if they are missing there. Returns the number of copied rows.
 pub(super) async fn fill(client: &AdminClient, account: &AccountId, day: UtcDay) -> Result<u64, AdminClientError> {
     let asked = FillLogHome {
         account: account.clone(),

@@ -58,7 +58,7 @@ pub struct VerifyArgs {
 struct VerifyTotals {
     rows: u64,
     on_their_way: u64,
-    /// The number of days that differ. Each account's days are counted separately.
+    /// The number of days on which the rows do not match the daily sums. Each account's days are counted separately.
     wrong: u64,
     mended: u64,
     /// The number of days for which rows are not in the log backend yet. Each account's days are counted separately.
@@ -235,8 +235,8 @@ impl DayState {
     }
 }
 
-/// Compares the rows of an account's day with its daily sums. Prints the differences. If rows may still arrive, prints the
-/// journals that may send them instead.
+/// Compares the rows of an account's day with its daily sums. If rows may still arrive, prints the names of the journals that may
+/// send them. Otherwise, prints the differences.
 async fn compare_day(
     client: &AdminClient,
     asked: &VerifyLog,
@@ -305,7 +305,8 @@ pub(super) struct CounterChecks {
 }
 
 impl CounterChecks {
-    /// Compares the counters of an account in all periods that contain one of the days, and prints the differences.
+    /// Compares the counters of an account with its daily sums, in each period that contains at least one of the requested days.
+    /// Prints the differences.
     pub(super) async fn compare(
         &mut self,
         client: &AdminClient,

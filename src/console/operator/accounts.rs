@@ -175,12 +175,14 @@ pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<HtmlPage
 #[derive(Debug, PartialEq, Eq)]
 struct BalanceEnd {
     a_day: NanoUsd,
-    /// The number of days until the balance runs out, and the date. `None` if the date is more than a year away.
+    /// The number of days until the balance runs out, and the date on which it runs out. `None` if this date is more than a year
+    /// away.
     at: Option<(i64, Date)>,
 }
 
 impl BalanceEnd {
-    /// Predicts the end of an account's balance from its daily costs. `None` if no balance is left or nothing was spent.
+    /// Predicts from an account's daily costs when the account's balance runs out. `None` if no balance is left or nothing was
+    /// spent.
     fn predict(account: &AccountFacts, used: &CostsByDay) -> Option<Self> {
         let today = used.until.0.yesterday().ok()?;
         let age = account.created_at.map_or(WEEK, |Moment(created)| {

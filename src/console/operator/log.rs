@@ -19,13 +19,14 @@ use crate::{
 
 /// The number of rows on one page.
 const PAGE: usize = 25;
-/// The maximum time of a page's search for rows, in milliseconds. A link on the page continues the search.
+/// The maximum time for which one page searches for rows, in milliseconds. If the search is not complete, a link on the page
+/// continues it.
 const LOOK_MS: u64 = 150;
 /// The value of the query parameter `order` for [`RowOrder::Oldest`], which is not the default.
 const OLDEST: &str = "oldest";
 /// The number of hours that the page looks back by default.
 const HOURS: &str = "24";
-/// The maximum number of rows of an export, which are about 10 MB.
+/// The maximum number of rows of an export. An export with this number of rows has about 10 MB.
 const EXPORTED_MAX: usize = 10_000;
 /// The formats of an export, and their names for display.
 const FORMS: [(LogForm, &str); 3] = [
@@ -52,7 +53,8 @@ pub(super) async fn page(context: &PageContext<'_>) -> Result<HtmlPage, AdminErr
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowOrder {
     Newest,
-    /// By day, then by account, then by the end of the request, as in `weir log query`.
+    /// The rows are ordered by day, then by account, then by the time at which the request ended. `weir log query` uses the same
+    /// order.
     Oldest,
 }
 
@@ -178,8 +180,9 @@ fn filter<'a>(context: &PageContext<'a>) -> LogPageFilter<'a> {
     ]
 }
 
-/// Returns a file with the rows from the cursor on. The name of an incomplete file differs from that of a complete one. In JSON
-/// lines, the last line of an incomplete file contains the cursor of the next row: `{"next":"..."}`.
+/// Returns a file with the rows that match the query's filters. The file begins with the row at the query's cursor. If there are
+/// too many rows for one file, the file is incomplete and has another name than a complete file. In JSON lines, the last line of
+/// an incomplete file contains the cursor of the next row: `{"next":"..."}`.
 pub(super) async fn export(context: &PageContext<'_>, form: &str) -> Result<PageResponse, AdminError> {
     let form: LogForm = form
         .parse()

@@ -1,4 +1,4 @@
-//! The console's overview page, which displays problems, money and the traffic of the last 24 hours, and its usage page.
+//! The console's overview page and usage page. The overview page displays problems, money and the traffic of the last 24 hours.
 
 use futures_util::future::OptionFuture;
 use maud::{Markup, html};
@@ -167,7 +167,8 @@ fn figure(name: &str, value: &Markup) -> Markup {
     html! { div class="card" { dt { (name) } dd { (value) } } }
 }
 
-/// The ways in which the usage can be split: the value in the query and the name for display. The first one is the default.
+/// The ways in which the usage can be split. Each way has its value in the query and its name for display. The first way is the
+/// default.
 const SPLITS: [(&str, &str); 4] = [("day", "Day"), ("model", "Model"), ("key", "Key"), ("tag", "Tag")];
 
 pub(super) async fn usage_page(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {

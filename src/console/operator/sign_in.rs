@@ -83,8 +83,9 @@ impl SignInMethods {
         begin(sessions, &operator, request).await
     }
 
-    /// Sends the browser to the OpenID provider, with a page that refreshes to the provider's address. A redirect is not
-    /// possible, because the content security policy of the page with the form permits no redirect to another site.
+    /// Sends the browser to the OpenID provider. The answer is a page whose header `refresh` contains the provider's address. A
+    /// redirect is not possible, because the user has sent the form of the sign-in page, and the page's content security policy
+    /// permits no redirect of a form to another site.
     pub(super) async fn redirect_to_provider(&self, request: &PageRequest) -> PageResponse {
         let Some(openid) = &self.openid else {
             return self.sign_in_page();

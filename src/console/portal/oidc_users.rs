@@ -22,12 +22,14 @@ use crate::{
     },
 };
 
-/// The separator in the cookie between the random string of a sign-in and the code of the agent to be approved.
+/// The character that separates the two parts of the cookie's value: the random string of the sign-in, and the code of the agent
+/// that waits for approval.
 const CODE_SEPARATOR: char = '.';
 
 impl Portal {
-    /// Sends the browser to the OpenID provider, with a page that refreshes to the provider's address. A redirect is not
-    /// possible, because the content security policy permits no redirect of a form to another site.
+    /// Sends the browser to the OpenID provider. The answer is a page whose header `refresh` contains the provider's address. A
+    /// redirect is not possible, because the user has sent the form of the sign-in page, and the page's content security policy
+    /// permits no redirect of a form to another site.
     pub(super) async fn redirect_to_provider(&self, people: &OidcSignIn, request: &PageRequest) -> PageResponse {
         if let Err(refused) = self.admit(request, None) {
             return *refused;

@@ -141,8 +141,8 @@ pub(super) fn rotated_page(made: &KeyDetails, models: &[ModelView], base: &str) 
     }
 }
 
-/// Renders the page for signing in with a key or with `provider`. If the agent's `code` is given, the browser goes to the page
-/// that approves this code after the sign-in.
+/// Renders the page for signing in with a key or with `provider`. If the agent's `code` is given, the browser goes after the
+/// sign-in to the page on which the user can approve this code.
 pub(super) fn sign_in_page(
     status: StatusCode,
     why: Option<&str>,
@@ -245,8 +245,8 @@ impl Portal {
         self.api.call(author, question).await
     }
 
-    /// Returns an error for a session that was opened with a former secret of the key, because such a session can only read and
-    /// sign out. The store repeats this check together with the change.
+    /// Returns an error if the session was opened with a former secret of the key. In such a session, the owner can read pages
+    /// and sign out, but cannot change the key. The store makes the same check again when it changes the key.
     pub(super) async fn check_present_text(&self, session: &BrowserSession<KeyOwner>) -> Result<(), AdminError> {
         let view = self.keys.by_id(&session.who.key).await?;
         let from = ChangePrecondition::Text(session.who.digest);
@@ -272,7 +272,7 @@ impl Portal {
     }
 }
 
-/// Returns the call that lowers the limits which the form has changed.
+/// Returns the call that lowers the limits. It contains only the limits that the user has changed in the form.
 fn read_lower(id: KeyId, form: &FormFields) -> Result<LowerKey, AdminError> {
     let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;
     Ok(LowerKey {

@@ -233,7 +233,8 @@ fn check_spelling(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
     })
 }
 
-/// Returns the protocols in which a model is served. Reports protocols in the model's setting that none of its providers serves.
+/// Returns the protocols in which a model is served. If the model's setting `protocols` contains a protocol that no provider of
+/// the model serves, reports that protocol.
 fn served_protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<ModelFault>) -> Vec<Protocol> {
     let served = |protocol: &Protocol| {
         providers.iter().any(|provider| {

@@ -63,7 +63,7 @@ pub(crate) enum CircuitEntry {
         /// The circuit's round at the request's admission.
         round: u64,
     },
-    /// The circuit was not closed, but no alternative was available.
+    /// The circuit was not closed. It admitted the request because no alternative was available.
     LastResort {
         /// The circuit's round at the request's admission.
         round: u64,
@@ -190,7 +190,7 @@ impl Circuit {
         }
     }
 
-    /// Opens the circuit at least until `pause` after `now`.
+    /// Opens the circuit for at least the duration `pause`, which begins at `now`.
     pub(crate) fn cool_down(&mut self, pause: Duration, now: Instant) {
         let until = now + pause;
         match &mut self.state {

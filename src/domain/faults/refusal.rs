@@ -50,8 +50,8 @@ pub(crate) enum Refusal {
     BearerSchemeMissing,
     /// The key does not exist, or does not have the format of this service's keys.
     KeyUnknown,
-    /// The key is not cached, and weir did not look it up in the store. The client's address, or all addresses together, have
-    /// sent too many unknown keys.
+    /// The key is not cached, and weir did not look it up in the store. The reason is that too many unknown keys came from the
+    /// client's address, or from all addresses together.
     KeyNotLookedUp {
         /// The time after which weir may look the key up.
         wait: Duration,

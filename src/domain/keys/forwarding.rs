@@ -212,8 +212,8 @@ pub(crate) fn forwarded_query(operation: Operation, query: Option<&str>, key: &P
 
 /// Whether `text` contains `secret`. The result is false for an empty secret.
 ///
-/// Most strings in a request are shorter than the secret, so a substring searcher would take longer to build than this search
-/// takes.
+/// Most strings in a request are shorter than the secret. So this simple search takes less time than it would take to build a
+/// substring searcher.
 pub(crate) fn contains_secret(text: &[u8], secret: &[u8]) -> bool {
     let Some((first, last_start)) = secret.first().zip(text.len().checked_sub(secret.len())) else {
         return false;
@@ -327,8 +327,8 @@ const COMMON: [&str; 19] = [
     "x-request-id",
 ];
 
-/// The lookup table for header names. The length alone excludes most words and names, which matters because every header of every
-/// message is looked up.
+/// The lookup table for header names. Every header of every message is looked up, so the lookup must be fast. Therefore the table
+/// compares lengths first, which excludes most words and names.
 static TABLE: LazyLock<HeaderWordTable> = LazyLock::new(|| {
     let mut table = HeaderWordTable::default();
     let words = WORDS

@@ -254,11 +254,11 @@ pub struct KeyTermsChange {
     pub reset: Option<QuotaReset>,
     /// The new setting for running answers when the quota is used up.
     pub on_exhausted: Option<OnExhausted>,
-    /// The new maximum cost of an answer that finishes after the quota is used up, as a multiple of the quota or, without a
-    /// quota, of the
-    /// account's balance.
+    /// The new maximum cost of an answer that continues after the quota is used up. It is a multiple of the quota. For a key
+    /// without a quota, it is a multiple of the account's balance.
     pub finish_factor: Option<FinishFactor>,
-    /// The new percentages of the quota at which notices are sent. `Some(None)` means those of the account or the configuration.
+    /// The new percentages of the quota at which notices are sent. `Some(None)` means that the key uses the percentages of its
+    /// account. If the account has none, the key uses those in the configuration.
     pub notify: Option<Option<Thresholds>>,
     /// The change of rate and concurrency limits.
     pub rates: RateLimitsChange,
@@ -284,7 +284,7 @@ impl KeyTermsChange {
 pub(crate) struct AccountTermsChange {
     /// The new low mark of the balance; `Some(None)` removes it.
     pub low_balance: Option<Option<NanoUsd>>,
-    /// The new setting for the state at providers that the account's requests can refer to.
+    /// The new setting that determines which state at a provider the account's requests can refer to.
     pub provider_state: Option<ProviderState>,
     /// The new percentages of quotas at which notices are sent. `Some(None)` means those in the configuration.
     pub notify: Option<Option<Thresholds>>,

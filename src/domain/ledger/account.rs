@@ -14,8 +14,8 @@
 //! 1. It removes the nodes whose node lease has lapsed.
 //! 2. If the request already has a hold, it returns that hold without further checks or changes.
 //! 3. If the call's revision of the key is lower than the mirrored one, it replies [`AdmitReply::StaleKey`].
-//! 4. If the call's revision is higher than the mirrored one, or no record is mirrored, it replaces the mirror if the account
-//!    exists. It does so even if the request is refused afterwards.
+//! 4. It mirrors the record in the call, provided that the account exists, and that the call's revision is higher than the
+//! mirrored one or no record is mirrored. It does so even if the request is refused afterwards.
 //! 5. It makes all checks, in the order of [`Denial`], before it writes anything else. The key's expiry is compared with
 //!    `now_ms / 1000`, rounded down. Concurrency is checked for the key, then for the account. Rates are checked for the key's
 //!    requests, the key's tokens, the account's requests, and the account's tokens, in this order.
@@ -24,10 +24,10 @@
 //! **Remaining money.** The remaining balance is `balance - held`, where `held` is the sum of all holds. If the key has a quota,
 //! the remaining quota is `quota - spent - held`. Here, `spent` is the key's counter of the quota's current period, and `held`
 //! is the sum of the key's holds that were admitted in this period. If the remaining balance or quota is zero or less, the
-//! request is refused; the balance is checked first. The denial is "exhausted" if the money is spent, and "held" if running
-//! requests hold the rest. The hold is the lowest of the estimate, the remaining balance and the remaining quota. A top-up uses
-//! the same computation, with the period of the hold's admission and the current quota. It ignores the state of the key,
-//! suspension and rates, and never grants zero or less.
+//! request is refused; the balance is checked first. The denial is "exhausted" if all money is spent, and "held" if running
+//! requests hold the unspent money. The hold is the lowest of the estimate, the remaining balance and the remaining quota. A
+//! top-up uses the same computation, with the period of the hold's admission and the current quota. It ignores rates, suspension,
+//! and the state of the key. It never grants an amount of zero or less.
 //!
 //! **Running requests** are the live holds, including holds of zero. `ended_key` or `ended_account` is subtracted from the number
 //! of the calling node's own holds, down to zero. The holds of other nodes count in full, and so do free slots of leases. A
@@ -108,8 +108,8 @@ pub(crate) struct AccountSummary {
     pub spent: NanoUsd,
     /// The settings that operators have made for the account.
     pub record: AccountRecord,
-    /// The time at which the account was created, in seconds since the Unix epoch; 0 if the account was charged but the step that
-    /// creates it has not arrived yet.
+    /// The time at which the account was created, in seconds since the Unix epoch; 0 until the account's first `Open` step
+    /// arrives. Charges can arrive before this step.
     pub created_at: i64,
     /// The sums of payments on the most recent day that has payments, and in the most recent month that has payments.
     #[serde(default)]

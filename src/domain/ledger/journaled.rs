@@ -122,9 +122,9 @@ pub(crate) struct AdmittedRequest {
     /// The row that is used if weir crashes before the answer's head arrives. It charges the estimated input as uncached, at the
     /// prices of the most expensive of the request's providers.
     pub row: Arc<Row>,
-    /// The number of tokens that were deducted from the tokens per minute at admission.
+    /// The number of tokens that admission has deducted from the limit of tokens per minute.
     pub tokens_estimated: u64,
-    /// The lease from which the request was admitted; `None` if it has a hold of its own.
+    /// The lease from which the request was admitted; `None` if the request has a hold of its own.
     pub lease: Option<LeaseId>,
 }
 
@@ -176,8 +176,8 @@ struct RecordWriter<'a> {
     escapes: bool,
 }
 
-/// Appends the output of `write` without zero bytes. If a string contains a zero byte, `write` is called a second time. This is
-/// rare, and checking every string first would take longer.
+/// Calls `write`, which appends to `out`, and ensures that the appended bytes contain no zero byte. If a string contains a zero
+/// byte, `write` is called a second time, and replaces it. This is rare, and checking every string first would take longer.
 fn without_zeros(out: &mut Vec<u8>, write: impl Fn(&mut RecordWriter<'_>)) {
     let begin = out.len();
     write(&mut RecordWriter { out, escapes: false });

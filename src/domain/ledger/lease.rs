@@ -46,7 +46,7 @@ pub struct LeaseId {
 }
 
 impl LeaseId {
-    /// Returns the name under which the holder's holds contain the lease. No request id has this form.
+    /// Returns the name of the lease among the holds of its holder. No request id has the form of this name.
     pub(crate) fn hold_name(&self) -> SmolStr {
         format_smolstr!("lease-{}", self.number)
     }

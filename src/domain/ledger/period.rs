@@ -274,8 +274,9 @@ pub(crate) fn disabled_account_headers() -> Vec<SpendHeader> {
     rejected_headers("org_level_disabled")
 }
 
-/// Returns the headers that all these refusals have. One of them states a reason. Clients that are signed in to a gateway need
-/// it: without a reason, Claude Code does not display the message of a 429 unchanged.
+/// Returns the headers that are common to the refusals because of a used-up quota, a used-up balance or a disabled account. One
+/// of these headers states `reason`. Clients that are signed in to a gateway need this header: without a reason, Claude Code does
+/// not display the message of a 429 unchanged.
 fn rejected_headers(reason: &str) -> Vec<SpendHeader> {
     vec![(STATUS, "rejected".to_owned()), (DISABLED_REASON, reason.to_owned())]
 }

@@ -1,9 +1,9 @@
 //! Proof that the rows of a day are exactly the rows that its daily sums include.
 //!
 //! The rows of one lane and account are added to the sums in the order of their numbers. For each lane, the ledger states the
-//! number up to which the sums include its rows. So the sums can be compared with the rows up to these numbers, even while
-//! further rows arrive. Rows have no number only if they come from a log backend that stores each row and its sums in the same
-//! step. So the sums include all rows without a number.
+//! number of the last row that the sums include. So the sums can be compared with the rows up to these numbers, even while
+//! further rows arrive. Some log backends store each row and its sums in the same step. Only rows from these log backends have no
+//! number. So the sums include all rows without a number.
 
 #[cfg(test)]
 mod tests;
@@ -46,10 +46,10 @@ pub(crate) struct DayProof {
 pub(crate) struct ProofOutcome {
     /// The differences between the rows and the sums. If there are none, the day is proven.
     pub(crate) differences: Vec<SumDifference>,
-    /// The lanes whose summed rows may not all be in the log backend yet; empty if there are no differences. If there are such
-    /// lanes, the proof cannot be completed yet.
+    /// The lanes with rows that are in the sums, but possibly not in the log backend yet. Empty if there are no differences. If
+    /// there are such lanes, the proof cannot be completed yet.
     pub(crate) behind: Vec<NodeId>,
-    /// The number of rows that the sums include minus the number of rows that were read, at least 0.
+    /// The number of rows in the sums, minus the number of rows that were read. Zero if the difference is negative.
     pub(crate) missing: u64,
     /// Whether the sums of all keys add up to those of the account.
     pub(crate) sums_agree: bool,
@@ -90,7 +90,8 @@ impl DayProof {
         *reached = number.max(*reached);
     }
 
-    /// Whether all rows of a lane that the ledger's sums include are in the log backend or were added as pending.
+    /// Whether each row of a lane is in the log backend or was added as pending. Only the rows that the ledger's sums include are
+    /// considered.
     pub(crate) fn has_reached(&self, lane: &NodeId) -> bool {
         let reached = self.reached.get(lane).copied().unwrap_or(0);
         self.summed.get(lane).is_none_or(|last| reached > *last)
@@ -121,7 +122,8 @@ impl DayProof {
         self.row_sums.add(row, &mut self.tags);
     }
 
-    /// Adds a row if the ledger's sums include it. A row from another log backend has no lane, and is always added.
+    /// Adds a row if the ledger's sums include it. A row that was copied from another log backend is always added. It is in the
+    /// lane for copied rows.
     fn count(&mut self, lane: &NodeId, number: u64, row: &Row) {
         if *lane == NodeId::none() || self.summed.get(lane).is_some_and(|last| number <= *last) {
             self.add_unnumbered(row);
@@ -174,7 +176,8 @@ fn sum_where(sums: &DailySums, takes: fn(&SumSubject) -> bool) -> Sums {
 }
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// The maximum age of a counter in days, counted from the first day of its period. Older counters may already be dropped.
+/// The maximum age of a counter in days, counted from the first day of its period. A store may have dropped older counters
+/// already.
 const LOOK_BACK_DAYS: i64 = 45;
 
 /// A day, week or month for which counters are stored.

@@ -36,8 +36,9 @@ pub fn edit_body(
     Ok(edited.or_else(|| (!splices.is_empty()).then(|| apply_splices(text, &mut splices))))
 }
 
-/// Returns the text after all edits for which `applies` is true; `None` if no edit has changed anything. Splices that `splices`
-/// already contains are applied together with the first batch that has an applicable edit.
+/// Returns the text after all edits for which `applies` is true; `None` if no splice was applied. The caller can pass splices of
+/// its own in `splices`. They are applied together with the first batch that has an applicable edit. If no batch has one, they
+/// stay in `splices`.
 fn edit_batches<'r>(
     rules: &'r BodyRules,
     applies: impl Fn(&BodyEdit) -> bool,
@@ -174,7 +175,8 @@ fn begins_with(value: &[u8], beginning: &str) -> bool {
 /// The maximum number of characters that a message quotes from a client's value.
 const VALUE_CHARS_MAX: usize = 64;
 
-/// Returns a refusal if `which` includes the value. `indexes` are the array indexes on the value's path, for the message.
+/// Returns a refusal if `value` is one of the values that `which` describes. `indexes` are the array indexes on the path of
+/// `value`. The message can contain them.
 fn refuse_matching(
     edit: &BodyEdit,
     which: &RefusedValues,
@@ -249,18 +251,20 @@ struct Siblings {
     last_end: Option<usize>,
     /// Whether a sibling before the current one is kept.
     any_kept: bool,
-    /// The start of the most recent sibling, if it and all siblings before it are removed; otherwise `None`. The range to cut
-    /// ends at the start of the next sibling or, if none follows, at the end of this one.
+    /// The start of the most recent sibling, if it and all siblings before it are removed; otherwise `None`. In the first case,
+    /// the text from this position to the start of the next sibling is removed. If no sibling follows, the text to the end of the
+    /// most recent sibling is removed.
     removed_from: Option<usize>,
 }
 
 impl Siblings {
-    /// Records that a sibling begins at `start`. Returns the range to cut, if any.
+    /// Records that a sibling begins at `start`. Returns the range of text to remove; `None` if no text is to be removed now.
     fn begin(&mut self, start: usize) -> Option<Range<usize>> {
         self.removed_from.take().map(|from| from..start)
     }
 
-    /// Records that the sibling at `place` has ended. Returns the range to cut, if any.
+    /// Records that the sibling at `place` has ended. Returns the range of text to remove; `None` if no text is to be removed
+    /// now.
     fn end(&mut self, place: Range<usize>, is_removed: bool) -> Option<Range<usize>> {
         let previous_end = self.last_end.replace(place.end);
         if !is_removed {
@@ -276,7 +280,7 @@ impl Siblings {
         }
     }
 
-    /// Records that the object or array has ended. Returns the range to cut, if any.
+    /// Records that the object or array has ended. Returns the range of text to remove; `None` if no text is to be removed now.
     fn close(&mut self) -> Option<Range<usize>> {
         self.removed_from
             .take()
@@ -313,8 +317,8 @@ pub(in crate::domain::rules) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns a copy of `text` with all splices applied. Splices must not overlap. Splices at the same position are applied in
-/// order.
+/// Returns a copy of `text` with all splices applied. Splices must not overlap. Splices at the same position are applied in the
+/// order in which `splices` contains them.
 pub(in crate::domain::rules) fn apply_splices(text: &[u8], splices: &mut [Splice<'_>]) -> Vec<u8> {
     splices.sort_by_key(|splice| splice.range.start);
     let added: usize = splices.iter().map(|splice| splice.text.len()).sum();

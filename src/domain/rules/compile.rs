@@ -34,7 +34,7 @@ pub(crate) use self::resilience::{CredentialSource, ONLY_CREDENTIAL};
 /// The maximum length of a provider's name, in bytes.
 pub(crate) const PROVIDER_NAME_BYTES_MAX: usize = 32;
 
-/// A compiled provider file: the provider without its secrets, and the data that the catalogue adds to it.
+/// A compiled provider file: the provider without its secrets, the sources of these secrets, and the provider's models.
 #[derive(Debug)]
 pub struct CompiledProvider {
     /// The provider. It has no credentials until [`CompiledProvider::authorize`] adds them.
@@ -46,9 +46,9 @@ pub struct CompiledProvider {
 }
 
 impl CompiledProvider {
-    /// Returns the model of the file that serves the requested name `asked`, with the line of its definition. It is the model
-    /// with that name or alias. If there is none, it is the model for `asked` without its context-window mark or date, or else
-    /// the fallback of the name's family.
+    /// Returns the model of the file that serves requests for the name `asked`, with the line of the model's definition. It is
+    /// the model that has `asked` as its name or as an alias. If there is no such model, `asked` is looked up again without its
+    /// context-window mark and its date. If this finds no model either, the result is the fallback for the family of the name.
     pub fn model_for(&self, protocol: Protocol, asked: &str) -> Option<&(usize, RawModel)> {
         let named = |name: &str| self.models.iter().find(|(_, model)| model.name == name);
         let aliased = |name: &str| {

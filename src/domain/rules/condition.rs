@@ -93,7 +93,8 @@ pub(crate) struct FieldTest {
     pub(super) base: FieldBase,
     /// The path of the tested member: names of nested members.
     pub(super) path: Vec<String>,
-    /// The test of the member's value. If an object has the member twice, the last one is tested, as in most parsers.
+    /// The test of the member's value. If an object has the member twice, the last one is tested, because most parsers use the
+    /// last one.
     pub(super) test: ValueTest,
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Explanation {
     pub upstream_model: String,
     /// The translation that precedes all changes; `None` if the provider speaks the client's protocol.
     pub translation: Option<ExplainedTranslation>,
-    /// Whether weir sends requests from a client's WebSocket to the provider over WebSocket, too.
+    /// Whether weir uses a WebSocket to the provider for requests that a client sends over a WebSocket.
     pub has_websocket: bool,
     /// All changes, in the order in which they are made.
     pub changes: Vec<AppliedEdit>,
@@ -85,7 +85,8 @@ pub(crate) struct TextChange {
 /// The changes that one edit made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AppliedEdit {
-    /// The edit's line in the provider's file, counted from 1; 0 for a model that weir.toml defines.
+    /// The line of the edit in the provider's file, counted from 1. If the change replaces the model's name, it is the line of
+    /// the model's definition, or 0 if weir.toml defines the model.
     pub line: usize,
     /// The changed part of the request or answer: `model`, `body`, `head`, `query` or `response`.
     pub part: &'static str,
@@ -212,8 +213,8 @@ fn operations(
     }
 }
 
-/// Edits the request's head, and the provider's answer if one is given. If `is_sent` is false, the request is refused and neither
-/// is edited.
+/// Edits the request's head, and the provider's answer if one is given. `is_sent` is false if the request is refused. In this
+/// case, neither the head nor the answer is edited.
 fn edit_head_and_response(
     provider: &Provider,
     question: &ExplainRequest<'_>,

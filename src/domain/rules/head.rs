@@ -1,5 +1,5 @@
-//! The edits of a request's headers and query that a provider file defines, as written in the file ([`RawHeaders`], [`RawQuery`])
-//! and as compiled ([`HeadEdits`], [`QueryEdits`]).
+//! The edits with which a provider file changes a request's headers and query. This module contains their form in the file
+//! ([`RawHeaders`], [`RawQuery`]) and their compiled form ([`HeadEdits`], [`QueryEdits`]).
 
 #[cfg(test)]
 mod tests;

@@ -206,8 +206,8 @@ pub struct WeightedOrigin {
     pub origin: Origin,
     /// The backend's share of the requests, relative to the other backends; at least 1.
     pub weight: u16,
-    /// The path of a health check, which costs nothing and answers 200 while the backend works. If it is `None`, the check only
-    /// establishes a connection.
+    /// The path of a health check. A request to this path costs nothing, and a working backend answers it with status 200. If it
+    /// is `None`, the check only establishes a connection.
     pub health_path: Option<String>,
 }
 

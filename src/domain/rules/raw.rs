@@ -186,7 +186,7 @@ pub(crate) struct RawChat {
     /// Whether the provider accepts a message of the user directly after the results of tool calls; the default for `None` is
     /// true.
     pub user_after_results: Option<bool>,
-    /// The form of the ids of tool calls that the provider accepts; `None` means any form.
+    /// The form that the provider requires for the ids of tool calls; `None` means any form.
     pub call_ids: Option<CallIdForm>,
 }
 
@@ -294,8 +294,8 @@ settings! {
         protocols: Option<Vec<Protocol>> =
             list_of(one_of("protocol", Protocol::ALL.map(|protocol| (protocol.as_str(), protocol)))).optional(vec!["messages"]),
         /// How weir translates requests in protocols that the model's providers do not speak. If the translation would lose
-        /// something that changes the answer, strict refuses the request, and lossy drops the content and reports it. Default: no
-        /// translation.
+        /// content that changes the answer, strict refuses the request, and lossy drops this content and reports the loss.
+        /// Default: no translation.
         translate: Option<TranslationMode> = one_of(
             "mode of translation",
             TranslationMode::ALL.map(|mode| (mode.as_str(), mode)),
@@ -332,7 +332,8 @@ pub(crate) enum RawBodyOp {
     Rename,
     /// Replaces a number that is less than `min` with `min`, and a number that is greater than `max` with `max`.
     Clamp,
-    /// Replaces a string that is a key in the table `values` with the value of that key.
+    /// Replaces a string with the value that the table `values` has for it. Strings that are not keys of the table stay
+    /// unchanged.
     Map,
     /// Refuses the request if the member is a number less than `min` or greater than `max`, or a string in the list `values`. An
     /// edit with none of `min`, `max` and `values` refuses any value. Only in `[[body]]`.
@@ -423,8 +424,8 @@ pub(crate) struct RawOrigin {
     pub url: String,
     /// The backend's share of the requests, relative to the other backends; the default for `None` is 1.
     pub weight: Option<u16>,
-    /// The path of a health check, which costs nothing and answers 200 while the backend works. If it is `None`, the backend is
-    /// considered healthy if a connection can be established.
+    /// The path of a health check. A request to this path costs nothing, and a working backend answers it with status 200. If it
+    /// is `None`, the backend is considered healthy if a connection can be established.
     pub health_path: Option<String>,
 }
 
@@ -455,7 +456,7 @@ pub enum RefusalShape {
     /// The error shape of the request's protocol.
     #[default]
     Protocol,
-    /// An object with `code`, `message` and `type` at the root (docs/interface.md, Errors: provider 3).
+    /// An object with `code`, `message` and `type` at the root. In docs/interface.md, Errors, this is the shape of provider 3.
     NativeRoot,
 }
 
@@ -492,7 +493,7 @@ pub(crate) struct RawErrorRule {
 pub(crate) struct RawFallback {
     /// Patterns for the names of the family; `*` matches any text.
     pub patterns: Vec<String>,
-    /// The name of the model in this file that serves requests for these names.
+    /// The public name of a model of this file. This model serves the requests for the names of the family.
     pub model: String,
     /// The protocols of the requests to which the fallback applies; `None` means all protocols.
     pub protocols: Option<Vec<Protocol>>,
@@ -506,7 +507,7 @@ pub enum SecretRef {
     Env(String),
     /// `file:PATH`: the content of a file, without its last line break.
     File(String),
-    /// `credential:NAME`: a systemd credential (`LoadCredential=`), a file under `$CREDENTIALS_DIRECTORY`.
+    /// `credential:NAME`: a systemd credential (`LoadCredential=`), which is a file in the folder `$CREDENTIALS_DIRECTORY`.
     Credential(String),
 }
 

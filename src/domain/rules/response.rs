@@ -79,8 +79,8 @@ impl ResponseRewriter {
     }
 }
 
-/// A rewriter for a streamed JSON array. It buffers one object at a time: an element of the array, or an error, which is an
-/// object without an array.
+/// A rewriter for a streamed JSON array. It buffers one object at a time. The object is an element of the array or, if the
+/// provider sends an error instead of an array, the error.
 #[derive(Debug, Default)]
 struct ElementRewriter {
     position: ElementPosition,
@@ -94,9 +94,9 @@ enum ElementPosition {
     Between,
     /// In an object, which is buffered.
     Buffered(JsonEnd),
-    /// In an object that is too large to buffer, which passes unedited.
+    /// The position is in an object that is too large to buffer. The object passes unedited.
     TooLarge(JsonEnd),
-    /// After a byte that does not belong to an array of objects. All further bytes pass unedited.
+    /// The answer contains a byte that does not belong to an array of objects. This byte and all later bytes pass unedited.
     Lost,
 }
 
@@ -190,7 +190,7 @@ struct EventRewriter {
 enum DataLines {
     #[default]
     None,
-    /// One line. Contains the range of the line's value in the buffered bytes.
+    /// The event has one `data` line so far. The range is the position of this line's value in the buffered bytes.
     One(Range<usize>),
     /// Several lines, which are not edited.
     Several,

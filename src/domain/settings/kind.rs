@@ -38,8 +38,9 @@ enum AbsentValue<T> {
     Required(Option<T>),
 }
 
-/// Compares the new and the old value of the setting at a path. Adds to a set the paths of all settings in it that differ or, if
-/// the `bool` is false, only of those that need a restart.
+/// A comparison of the new and the old value of the setting at a path. The setting can be a table that contains further settings.
+/// The function adds the path of each setting that differs to the set. If the `bool` is false, it adds only the settings that
+/// need a restart of weir.
 type DifferenceCheck<T> = Box<dyn Fn((&T, &T), &str, bool, &mut BTreeSet<String>)>;
 
 /// How a setting appears in the shipped weir.toml.

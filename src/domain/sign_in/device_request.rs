@@ -145,8 +145,9 @@ impl DeviceRequest {
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const CHARS: usize = 8;
 
-/// A user code, which a user compares or types. It has eight consonants, so that it never spells a word (RFC 8628, section 6.1).
-/// Of the 20^8 possible codes, only a few are valid at the same time, each for a few minutes.
+/// A user code. The user either types it, or compares it with the code that the agent displays. It has eight consonants, so that
+/// it never spells a word (RFC 8628, section 6.1). Of the 20^8 possible codes, only a few are valid at the same time, each for a
+/// few minutes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct UserCode(String);
 

@@ -82,7 +82,8 @@ struct Repair<'t> {
     document: Spanned<DeTable<'t>>,
     struck: BTreeSet<TomlPath>,
     unsure: Vec<Range<usize>>,
-    /// The length of the file in bytes. The spans of substitutes begin there, so they differ from all spans in the file.
+    /// The length of the file in bytes. The span of every substitute begins at this offset, so it differs from all spans in the
+    /// file.
     end: usize,
 }
 

@@ -230,9 +230,9 @@ pub(crate) struct RequestOptions<'a> {
     pub(crate) max_tokens: Option<PlacedOption<u64>>,
     /// The sampling temperature.
     pub(crate) temperature: Option<PlacedOption<&'a str>>,
-    /// The probability mass of the most likely tokens to sample from.
+    /// The total probability of the tokens that the model chooses from; these are the most likely tokens.
     pub(crate) top_p: Option<PlacedOption<&'a str>>,
-    /// The number of the most likely tokens to sample from.
+    /// The number of tokens that the model chooses from; these are the most likely tokens.
     pub(crate) top_k: Option<PlacedOption<&'a str>>,
     /// The seed for sampling.
     pub(crate) seed: Option<PlacedOption<&'a str>>,
@@ -257,7 +257,8 @@ pub(crate) struct RequestOptions<'a> {
 /// The amount of reasoning that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ReasoningRequest {
-    /// The effort: the client's own, or the highest effort whose budget does not exceed the client's budget.
+    /// The effort that the client requests. If the client requests a budget instead, the effort is the highest one whose budget
+    /// does not exceed the client's budget.
     pub(crate) effort: ReasoningEffort,
     /// The client's budget in tokens; `None` if the client states none.
     pub(crate) budget: Option<u64>,

@@ -11,8 +11,8 @@ const fn is_escaped(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
 }
 
-/// Returns the length of the beginning of a text that needs no escapes in a JSON string. All characters that need escapes are
-/// ASCII, so this beginning ends at a character boundary.
+/// Returns the number of bytes before the first character of a text that must be escaped in a JSON string. Only ASCII characters
+/// must be escaped, so these bytes end at a character boundary.
 pub(crate) fn plain_length(text: &str) -> usize {
     let mut length = 0;
     // The compiler turns the search of a block into a few instructions, because it does not end early.

@@ -166,8 +166,9 @@ impl TranslationLosses {
         self.listed.iter().filter(|loss| loss.verdict == verdict).count()
     }
 
-    /// Returns the value of the header `weir-translation`: a dictionary (RFC 9651) with both protocols and the paths by verdict.
-    /// Paths that would make the value longer than [`HEADER_BYTES_MAX`] are only counted, in `more`.
+    /// Returns the value of the header `weir-translation`. It is a dictionary (RFC 9651) that contains both protocols and, for
+    /// each verdict, the paths of the members with this verdict. Paths that would make the value longer than [`HEADER_BYTES_MAX`]
+    /// are only counted, in `more`.
     pub(crate) fn header(&self, from: Protocol, to: UpstreamProtocol) -> String {
         let mut value = format!("from={}, to={}", from.as_str(), to.as_str());
         let mut more = self.omitted;

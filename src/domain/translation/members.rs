@@ -255,7 +255,7 @@ impl<'a> MemberReader<'a> {
     /// lost.
     ///
     /// # Errors
-    /// There is a remaining member, which weir does not know.
+    /// The object has a member that weir does not know.
     pub(crate) fn finish_content(self) -> Result<(), Untranslatable> {
         let mut unknown = self.members.iter().filter(|(_, value)| value.get() != "null");
         match unknown.next() {

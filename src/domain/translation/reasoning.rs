@@ -121,8 +121,8 @@ impl ReasoningState<'_> {
     }
 
     /// Returns the carrier for this state; `None` if it would be longer than [`CARRIER_BYTES_MAX`]. `visible` is the text that
-    /// the client gets in the same block and sends back with it. If the state's text equals `visible`, the carrier does not
-    /// contain the text.
+    /// the client gets in the same block as the carrier, and sends back together with the carrier. If the state's text equals
+    /// `visible`, the carrier does not contain the text.
     pub(crate) fn wrap(&self, maker: &ReasoningMaker, visible: &str) -> Option<String> {
         let without_text = match self {
             Self::Thinking { text, signature } if text == visible && !visible.is_empty() => {

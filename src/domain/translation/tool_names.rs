@@ -88,9 +88,9 @@ impl ToolNames {
         self.tools.get(provider_name)
     }
 
-    /// Returns the client's tool that a model calls by this name: the tool with this name at the provider. If there is none, it
-    /// is the only tool with this name at the client, because models omit the namespace. Returns `None` if the model has invented
-    /// the name, or if several tools have it.
+    /// Returns the client's tool that a model calls by this name. This is the tool with this name at the provider. If there is no
+    /// such tool, the model may have omitted the namespace, so the only tool with this name at the client is returned. Returns
+    /// `None` if no tool has the name, or if several tools in different namespaces have it.
     pub(crate) fn called_tool(&self, name: &str) -> Option<&ClientTool> {
         if let Some(tool) = self.client_tool(name) {
             return Some(tool);
@@ -132,7 +132,7 @@ pub(crate) fn provider_name<'a>(namespace: Option<&str>, name: &'a str) -> Cow<'
     Cow::Owned(short)
 }
 
-/// Returns the name at the provider of a tool without a namespace, whether the tool is offered or not.
+/// Returns the provider's name of a tool that has no namespace, whether the tool is offered or not.
 pub(crate) fn provider_tool_name(name: Cow<'_, str>) -> Cow<'_, str> {
     match name {
         Cow::Borrowed(name) => provider_name(None, name),

@@ -46,10 +46,11 @@ const SCHEMA_NAME: &str = "answer";
 /// The first line in the result of a tool that reported a failure.
 const ERROR_LINE: &str = "[error]";
 
-/// Returns the value of `strict` for the schema of an answer, for a Responses or `chat/completions` provider; `None` if the
-/// client leaves the decision to the provider. Messages and Gemini always enforce a schema. Responses and `chat/completions`
-/// refuse to enforce a schema that is not closed ([`is_closed_schema`]), so such a schema gets `strict: false`, unless the client
-/// sets `strict`.
+/// Returns the value of `strict` for the schema of an answer. The provider's protocol is Responses or `chat/completions`. If the
+/// client sets `strict`, its value is returned. If a Responses client does not set it, `None` is returned, and the provider
+/// decides. Clients of Messages and Gemini do not set it, because these protocols always enforce a schema. Their schema gets
+/// `strict: true` if it is closed ([`is_closed_schema`]). Otherwise it gets `strict: false`, because the provider would refuse to
+/// enforce it.
 fn schema_strictness(
     strict: Option<bool>,
     (path, schema): (&str, &str),

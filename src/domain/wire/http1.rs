@@ -28,10 +28,10 @@ pub struct ChunkFault;
 #[derive(Debug, Default)]
 pub struct ChunkedContent {
     at: ChunkState,
-    /// The number of bytes of the current chunk that have not arrived. While the chunk's size is being read, the value of the
-    /// digits read so far.
+    /// The number of bytes of the current chunk that have not arrived. While the digits of the chunk's size are being read, this
+    /// is the value of the digits that have arrived.
     size: u64,
-    /// The number of bytes read of the current size or extension.
+    /// The number of bytes of the current size or extension that have been read.
     count: usize,
 }
 

@@ -48,16 +48,17 @@ pub(crate) struct Picker {
     /// The number of containers around the value that is being buffered.
     active_depth: usize,
     active_limit: usize,
-    /// The offset in the current piece from which the bytes of the buffered value are not copied yet. They are copied at the end
-    /// of the value or of the piece.
+    /// The offset in the current piece of the first byte of the buffered value that has not been copied. The bytes from this
+    /// offset on are copied at the end of the value or of the piece.
     active_from: usize,
     /// Whether the value that is being buffered is longer than its limit.
     overflow: bool,
-    /// The paths with [`PickRule::Presence`] whose container has just opened. The next token determines whether the container is
-    /// empty.
+    /// The paths with [`PickRule::Presence`] that end at the container which has just been opened. The next token determines
+    /// whether the container is empty.
     opened: PathBits,
     scratch: Vec<u8>,
-    /// The counter of all text since the picker was created (see [`PickRule::Text`]). A reset does not change it.
+    /// The counter of all text that the picker has read at paths with [`PickRule::Text`] since its creation. A reset does not
+    /// change it.
     text_counter: TextCounter,
     text_span: TextSpan,
     counting: TextCounting,

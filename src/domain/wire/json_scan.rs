@@ -5,10 +5,10 @@
 //! bills by its own reading of the body, while the provider parses the body again. A body that two parsers could read differently
 //! is therefore refused.
 //!
-//! The lexer is weir's own. The tape of simd-json has no offsets into the text, which splicing needs. It also unescapes strings
-//! in place, so the client's bytes would have to be mutable. sonic-rs and jiter return values one by one and leave no tape. All
-//! of these libraries except jiter rely on `unsafe` SIMD. weir's lexer also skips long strings, which are most of a body, with
-//! vector instructions.
+//! The lexer is weir's own. simd-json records the tokens in a tape, but without their offsets in the text. weir needs the offsets
+//! to edit the body. simd-json also unescapes strings in place, so the client's bytes would have to be mutable. sonic-rs and
+//! jiter return values one by one and leave no tape. All of these libraries except jiter rely on `unsafe` SIMD. weir's lexer also
+//! skips long strings, which are most of a body, with vector instructions.
 
 mod body_position;
 mod facts;

@@ -107,8 +107,8 @@ fn skip_plain(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The objects and arrays around the current position. `arrays` has one bit for each of them, which is set if the container is an
-/// array.
+/// The objects and arrays around the current position. `arrays` has one bit for each of these containers except the innermost
+/// one. The bit is set if the container is an array.
 struct OpenContainers {
     arrays: [u64; STACK_WORDS],
     /// Whether the innermost container is an array. This container has no bit in `arrays`, because it is read after each value.

@@ -183,7 +183,7 @@ pub(crate) enum RequestTargetError {
     },
     /// The path is `/v1/chat/completions`, which weir no longer serves (docs/interface.md, Versioning).
     ChatCompletionsRemoved,
-    /// The model's name in the path is invalid, or has an empty, `.` or `..` part between slashes.
+    /// The model's name in the path is invalid, or one of its parts between slashes is empty, `.` or `..`.
     ModelPathInvalid,
 }
 
@@ -265,9 +265,9 @@ fn gemini_operation(verb: &str) -> Option<Operation> {
     }
 }
 
-/// Reads the end of a path. This end has the form `{model}` or `{model}:{method}`. The colon can be written as `%3A`. The name is
-/// decoded once and only used for a lookup: the request to the provider contains the provider's own name for the model, which is
-/// encoded again.
+/// Reads the end of a path. This end has the form `{model}` or `{model}:{method}`. The colon can be written as `%3A`. The model's
+/// name is percent-decoded once, and is used only to look up the model. The request to the provider contains the provider's own
+/// name for the model. weir percent-encodes that name.
 fn model_target(method: &str, rest: &str) -> Result<RequestTarget, RequestTargetError> {
     let Ok(decoded) = percent_decode_str(rest).decode_utf8() else {
         return Err(RequestTargetError::ModelPathInvalid);

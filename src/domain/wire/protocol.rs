@@ -141,7 +141,7 @@ fn update_json(kept: &mut Vec<u8>, json: Option<&[u8]>) {
     }
 }
 
-/// Creates an in-band error with the type `kind`, or `fallback` if that is `None`, and with the code `code`.
+/// Creates an in-band error with the type `kind` and the code `code`. If `kind` is `None`, the type is `fallback`.
 fn in_band_error(kind: Option<Cow<'_, str>>, fallback: &str, code: Option<Cow<'_, str>>) -> InBandError {
     InBandError {
         kind: kind.map_or_else(|| fallback.to_owned(), Cow::into_owned),
@@ -204,8 +204,8 @@ impl InBandError {
     }
 }
 
-/// Returns the HTTP status for the type or code of an error, as any of the three vendors names it; `None` for an unknown type or
-/// code.
+/// Returns the HTTP status for the type or code of an error in the Messages, Responses or Gemini-style protocol; `None` for an
+/// unknown type or code.
 fn status_from_word(word: &str) -> Option<u16> {
     Some(match word {
         "invalid_request_error"

@@ -31,7 +31,7 @@ pub enum StateKind {
     /// An environment in which a provider runs code.
     Container,
     File,
-    /// A file in the provider's own store that is named by its address.
+    /// A file in the provider's own store. The request names the file by its address.
     FileUri,
     /// A store of files that can be searched, in the Responses protocol.
     VectorStore,

@@ -1,5 +1,5 @@
-//! Reads the header of the PROXY protocol, versions 1 and 2, in which a load balancer sends the address of a connection's client
-//! (<https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>).
+//! Reads the header of the PROXY protocol, versions 1 and 2 (<https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>). In
+//! this header, a load balancer sends the address of the connection's client.
 //!
 //! The reader never requests a byte after the end of the header, because those bytes belong to TLS or HTTP.
 

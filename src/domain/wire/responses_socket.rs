@@ -1,7 +1,7 @@
-//! Responses over WebSocket, without any input or output. A client's frame becomes the body of a `POST /v1/responses`
-//! ([`client_frame`]), and the answer's events and errors become frames ([`server_frame`]). Conversations that clients continue
-//! by the id of a response are stored within limits ([`ConversationStore`]). On a WebSocket to a provider, the body of a POST
-//! becomes a frame, and the provider's frames become the answer to the POST ([`provider_frame`]).
+//! The logic of Responses over WebSocket. This module does not access the network. A client's frame becomes the body of a `POST
+//! /v1/responses` ([`client_frame`]), and the answer's events and errors become frames ([`server_frame`]). Conversations that
+//! clients continue by the id of a response are stored within limits ([`ConversationStore`]). On a WebSocket to a provider, the
+//! body of a POST becomes a frame, and the provider's frames become the answer to the POST ([`provider_frame`]).
 
 pub(crate) mod client_frame;
 pub(crate) mod provider_frame;
@@ -44,7 +44,7 @@ struct StoredConversation {
     /// All items so far, input and output, as the elements of a JSON array without its brackets.
     items: Bytes,
     owner: ConversationOwner,
-    /// The number of the conversation's last use. One sequence numbers the uses of all conversations.
+    /// The number of the conversation's last use. The uses of all conversations are numbered in one sequence.
     used: u64,
 }
 

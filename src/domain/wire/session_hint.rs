@@ -61,8 +61,8 @@ impl SessionHint {
         self.state.is_some()
     }
 
-    /// Returns the key under which weir recorded the provider and credential of the state; `None` if the session has only a
-    /// cache.
+    /// Returns the key under which weir recorded the provider and credential that have the session's state; `None` if the session
+    /// has only a cache.
     pub(crate) fn state(&self) -> Option<StateKey> {
         self.state
     }
@@ -102,7 +102,7 @@ pub(crate) fn session_hint(caller: &str, headers: &HeaderMap, body: &[u8], scan:
     })
 }
 
-/// Returns the session's name from a header of an agent; `None` if there is no such header.
+/// Returns the session's name from the most reliable header in which an agent has sent it; `None` if there is no such header.
 pub(crate) fn session_name(headers: &HeaderMap) -> Option<&str> {
     let header = |name: &HeaderName| headers.get(name)?.to_str().ok().filter(|text| !text.is_empty());
     SESSION_HEADERS.iter().find_map(header)

@@ -86,8 +86,8 @@ pub(crate) struct SseFramer {
     /// Whether a non-blank line has arrived since the last blank line.
     in_event: bool,
     field: TruncatedBytes<FIELD_BYTES_MAX>,
-    /// The name of the current event. It is boxed to keep the framer small, because events that match the observer's template for
-    /// text events do not use the name.
+    /// The name of the current event. It is boxed to keep the framer small. Events that match the observer's template for text
+    /// events never access the box.
     name: Box<TruncatedBytes<NAME_BYTES_MAX>>,
 }
 
@@ -111,7 +111,8 @@ impl SseFramer {
         }
     }
 
-    /// Whether an event can be inserted at the current position, because the last line was blank or nothing has arrived yet.
+    /// Whether an event can be inserted at the current position. This is true if the last line was blank, or if nothing has
+    /// arrived yet.
     pub(crate) fn is_between_events(&self) -> bool {
         self.line == SseLineState::Start && !self.in_event && matches!(self.mark, None | Some(0 | 3))
     }

@@ -2,11 +2,12 @@
 //! depends on the kind of the byte.
 //!
 //! The estimate is used where the provider has not reported the usage: for an interrupted answer, for the possible cost of a
-//! request, and for the cost of a running answer so far. It is within 10 % of the tokenizer o200k on prose in English, Chinese,
-//! Japanese, Korean, Russian and German, on code, and on JSON of a few KB (`tests/golden/tokens/`). Other tokenizers differ from
-//! o200k by a factor for each model, which [`calibration`](crate::domain::ledger::calibration) learns. The estimate is less exact
-//! for texts of a few words, and for languages that had no extra weight when the values were fitted (errors of up to 20 % for
-//! Italian, Polish and Ukrainian).
+//! request, and for the cost so far of an answer that is still running. It is within 10 % of the tokenizer o200k on prose in
+//! English, Chinese, Japanese, Korean, Russian and German, on code, and on JSON of a few KB (`tests/golden/tokens/`). A model
+//! with another tokenizer counts more or fewer tokens than o200k in the same text.
+//! [`calibration`](crate::domain::ledger::calibration) learns the factor between the two counts for each model. The estimate is
+//! less exact for texts of a few words, and for languages that had no extra weight when the values were fitted (errors of up to
+//! 20 % for Italian, Polish and Ukrainian).
 //!
 //! Only text that passes through weir can be counted. Hidden reasoning is not billed unless the provider reports it.
 

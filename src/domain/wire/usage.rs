@@ -10,7 +10,8 @@ pub(in crate::domain) use crate::domain::wire::usage::fields::Modalities;
 /// The usage of one request: tokens, and calls of tools that are billed by call.
 ///
 /// The parts do not overlap: each token is in exactly one field, so the prices of all fields can be added up. Every count is
-/// between 0 and [`COUNT_MAX`]; the module of each protocol converts its own fields to these.
+/// between 0 and [`COUNT_MAX`]. The module of each protocol converts the counts of the protocol's reports to the fields of this
+/// type.
 ///
 /// In JSON, parts that are zero are omitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -261,7 +262,8 @@ fn reduce_parts<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
-    /// The requested model works on the answer. It may also have declined, so that another model answered instead.
+    /// The requested model works on the answer. This kind includes a run in which the model declined, so that another model
+    /// answered instead.
     Answer,
     /// Another model answers instead of a model that declined.
     Fallback,
@@ -326,10 +328,10 @@ pub(crate) fn total_usage(runs: &[Run]) -> Usage {
 pub enum UsageSource {
     /// The provider reported the usage at the end of its answer.
     Reported,
-    /// The provider reported a part of the usage before the answer was interrupted, or omitted a part from a complete answer. The
-    /// rest is estimated.
+    /// The provider reported only a part of the usage: the answer was interrupted, or the report of a complete answer lacks a
+    /// part. The missing part is estimated.
     Partial,
-    /// The usage is estimated from the text that passed.
+    /// The usage is estimated from the text that has passed through weir.
     Estimated,
     /// The provider reported more than the limits allow. The accepted maximum is billed.
     Bounded,
@@ -385,8 +387,8 @@ impl PriceModifiers {
     }
 }
 
-/// The work in an answer that the request's output limit does not cover. The limit applies to each run of a model, and the model
-/// runs again after a call of a provider's own tool. Images are not included in the limit.
+/// The parts of an answer that can raise its output above the request's output limit. After a call of a provider's own tool, the
+/// model runs again, and the limit applies to each run separately. Images are not included in the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnlimitedWork {
     /// The number of calls of the provider's own tools, such as searches and code execution.

@@ -149,7 +149,7 @@ pub fn write_close(out: &mut BytesMut, code: u16, reason: &str, mask: Option<[u8
     );
 }
 
-/// Writes a control frame whose payload is `parts`, together at most [`CONTROL_BYTES_MAX`] bytes.
+/// Writes a control frame whose payload consists of `parts`. Together, the parts must have at most [`CONTROL_BYTES_MAX`] bytes.
 fn write_control_parts(out: &mut BytesMut, opcode: ControlOpcode, parts: [&[u8]; 2], mask: Option<[u8; 4]>) {
     let header = FrameHeader {
         is_final: true,
@@ -287,7 +287,8 @@ impl MaskedText {
     }
 }
 
-/// Masks a payload, or unmasks a masked one. `payload` is a piece of the frame's payload that begins at `offset`.
+/// Masks a piece of a frame's payload, or unmasks the piece if it is masked. `offset` is the position of the piece in the frame's
+/// payload.
 pub fn mask_in_place(payload: &mut [u8], mut mask: [u8; 4], offset: usize) {
     mask.rotate_left(offset % 4);
     let [a, b, c, d] = mask;

@@ -179,8 +179,9 @@ fn begin(session: &mut Session, forward: &mut Forward, piece: &mut Option<Bytes>
     answer::release(session, forward, announced)
 }
 
-/// Lets Pingora's session write a head that the client already has. The client's connection sends a held head by itself if the
-/// head has waited too long for the body. Does nothing while the head is still held.
+/// Lets Pingora's session write a head that the client's connection has already sent. The connection sends a held head by itself
+/// if the head has waited too long for the body. The connection then discards the bytes that the session writes. Does nothing
+/// while the head is still held.
 ///
 /// # Errors
 /// The session could not write the head.

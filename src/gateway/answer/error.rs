@@ -147,8 +147,8 @@ pub(crate) fn asked_pause(head: &ResponseHeader) -> Option<Duration> {
     retry_after(header, clock::unix_millis())
 }
 
-/// Adapts the head to the body that the client gets, which is always uncompressed JSON. Retains the content type of the
-/// provider's own body (`is_native`) if that type is JSON.
+/// Adapts the head to the body that the client gets, which is always uncompressed JSON. `is_native` says whether the client gets
+/// the provider's own body. If so, and if the content type of this body is JSON, the content type is not changed.
 fn describe(head: &mut ResponseHeader, length: usize, is_native: bool) -> Result<()> {
     head.set_version(Version::HTTP_11);
     head.remove_header(&header::CONTENT_ENCODING);

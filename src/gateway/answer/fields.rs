@@ -30,8 +30,8 @@ pub(crate) fn adapt(forward: &Forward, head: &mut ResponseHeader) -> Result<()> 
     Ok(())
 }
 
-/// Sets the header that lists the losses of a translation to `value`. Does nothing if `value` is `None`, because the answer is
-/// not translated.
+/// Adds the header that lists the losses of a translation, with the content `value`. Does nothing if `value` is `None`, which
+/// means that the answer is not translated.
 pub(crate) fn set_translation(value: Option<String>, head: &mut ResponseHeader) -> Result<()> {
     match value.and_then(|value| HeaderValue::try_from(value).ok()) {
         Some(value) => head.insert_header(TRANSLATION_HEADER, value),
@@ -109,7 +109,7 @@ pub(crate) fn suppress_interim_heads(session: &mut Session) {
 }
 
 /// Builds an empty interim head for Pingora, instead of a head that the client must not get yet (see [`suppress_interim_heads`]).
-/// Its status is not 100, because a client that expects `100 Continue` would get it.
+/// Its status is not 100, because Pingora would pass a head with this status on to a client that expects `100 Continue`.
 pub(crate) fn interim_head() -> Result<ResponseHeader> {
     ResponseHeader::build(StatusCode::EARLY_HINTS, Some(0))
 }

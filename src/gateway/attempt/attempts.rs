@@ -84,10 +84,11 @@ impl AnswerOutcome {
 }
 
 impl AttemptPlan {
-    /// Chooses the first endpoint: the first of the route whose circuit admits the request and whose provider has a usable
-    /// credential, or else the endpoint that becomes usable soonest. A request bound to state at a provider starts with the
-    /// provider that holds the state. `probing` says whether the request is allowed to be a probe, and `dice` is a random number
-    /// in 0..1. Returns `None` if a provider has no credentials; no route contains such a provider.
+    /// Chooses the endpoint for the first attempt. This is the first endpoint of the route at which the circuit admits the
+    /// request and the provider has a usable credential. If there is no such endpoint, it is the one that becomes usable soonest.
+    /// A request bound to state at a provider starts with the provider that holds the state. `probing` says whether the request
+    /// is allowed to be a probe, and `dice` is a random number in 0..1. Returns `None` if a provider has no credentials; no route
+    /// contains such a provider.
     pub(crate) fn begin(
         route: &Arc<Route>,
         session: Option<SessionHint>,
@@ -154,7 +155,8 @@ impl AttemptPlan {
         self.visit.backend()
     }
 
-    /// Takes the pause before the next attempt; zero if the attempt can begin at once.
+    /// Returns the time to wait before the next attempt, and resets it to zero. The time is zero if the attempt can begin at
+    /// once.
     pub(crate) fn take_pause(&mut self) -> Duration {
         std::mem::take(&mut self.pause)
     }
@@ -199,9 +201,9 @@ impl AttemptPlan {
         may && !self.is_bound() && self.next_endpoint("connect", dice, now)
     }
 
-    /// Handles a connection from the pool that the provider closed before it answered. Returns whether to send the request again.
-    /// The next attempt then uses a new connection, because the others in the pool are probably closed, too. The failed attempt
-    /// does not count towards the provider's maximum of attempts, because the provider has not seen the request.
+    /// Handles a pooled connection that the provider closed before it answered the request. Returns whether to send the request
+    /// again. The next attempt then uses a new connection, because the others in the pool are probably closed, too. The failed
+    /// attempt does not count towards the provider's maximum of attempts, because the provider has not seen the request.
     pub(crate) fn on_stale_connection(&mut self) -> bool {
         let again = self.made < ATTEMPTS_MAX;
         if again {

@@ -32,7 +32,7 @@ use crate::{
     gateway::{drain::Drain, presence::Presence},
 };
 
-/// The minimum interval between two checks of all attempts, which is also the longest delay until a limit is enforced.
+/// The minimum interval between two checks of all attempts. This is also the longest delay until a limit is enforced.
 const LATE_MAX: Duration = Duration::from_millis(50);
 
 /// The number of lists over which running attempts are spread, so that threads seldom wait for each other.

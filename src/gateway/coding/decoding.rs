@@ -9,7 +9,7 @@ pub(crate) const PART_BYTES: usize = 16 * 1024;
 /// The reason why a stream cannot be decoded further. Its [`Decoding`] must not be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodingError {
-    /// The bytes do not follow their coding, or bytes follow the end of the stream.
+    /// The bytes are not valid in their coding, or there are bytes after the end of the stream.
     #[error(transparent)]
     Broken(#[from] CodingBroken),
     /// The decoded bytes exceed the limit.

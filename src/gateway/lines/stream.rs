@@ -245,8 +245,8 @@ impl LineStream {
         self.outbound.extend_from_slice(&controls);
     }
 
-    /// Writes the waiting frames. Discards the bytes that the provider sends until it closes the connection. If bytes were left
-    /// unread, the connection would be reset, and the provider might lose the close frame. The caller limits the time.
+    /// Writes the waiting frames. Then reads and discards the provider's bytes until the provider closes the connection. If bytes
+    /// were left unread, the connection would be reset, and the provider might lose the close frame. The caller limits the time.
     pub(super) async fn close(&mut self) {
         poll_fn(|cx| self.poll_write(cx)).await;
         loop {

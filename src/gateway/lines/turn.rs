@@ -168,7 +168,7 @@ pub(super) struct CarriedTurn {
     is_created: bool,
     /// Whether the answer has ended, so that nothing more is added to `out`.
     is_over: bool,
-    /// The end of the WebSocket, which follows the end of the answer; `None` while the WebSocket stays open.
+    /// The way in which the WebSocket ends after the end of the answer; `None` while the WebSocket stays open.
     close: Option<LineClose>,
     /// Whether the provider has refused the request because of its size.
     is_too_big: bool,
@@ -190,7 +190,8 @@ impl CarriedTurn {
         }
     }
 
-    /// Returns the length of the POST's body in bytes if the provider has refused the request because of its size.
+    /// Returns the length in bytes that the request's body has in a POST; `None` unless the provider has refused the request
+    /// because of its size.
     pub(super) fn refused_bytes(&self) -> Option<usize> {
         self.is_too_big.then_some(self.turn.body_bytes)
     }

@@ -86,8 +86,8 @@ impl RequestBody {
         self.original = Some(self.bytes.clone());
     }
 
-    /// Whether the body has been edited for the endpoint with this route index. A translated body must also have been translated
-    /// for the reasoning of `maker`.
+    /// Whether the body has been edited for the endpoint with this route index. If the body is translated, it must also have been
+    /// translated for reasoning whose origin is `maker`.
     pub(crate) fn is_edited_for(&self, endpoint: usize, maker: Option<&ReasoningMaker>) -> bool {
         let is_same = match (&self.translation, maker) {
             (Some(translation), Some(maker)) => translation.is_for(maker),

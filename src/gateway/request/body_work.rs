@@ -43,7 +43,7 @@ pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The shortest pause that the timer supports, because its resolution is a millisecond. Shorter pauses accumulate as debt.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// The minimum number of keys that are stored before keys without debt and without bodies are removed.
+/// Keys that have no debt and no bodies are removed only if at least this number of keys is stored.
 const WORKLOADS_UNSWEPT: usize = 1024;
 
 /// A key's share of the processor time of all threads.
@@ -65,8 +65,8 @@ impl WorkShare {
         }
     }
 
-    /// Returns the debt for work that took the time `worked`: the time that the key needs to pay for the work at the rate of this
-    /// share, counted from the beginning of the work.
+    /// Returns the debt for work that took the processor time `worked`. The debt is a duration, which begins when the work
+    /// begins. When it has passed, the key has paid for the work at the rate of this share.
     fn debt(self, worked: Duration) -> Duration {
         let nanos = worked.as_nanos().saturating_mul(100) / self.percent as u128;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -129,7 +129,7 @@ impl KeyWorkloads {
 }
 
 impl BodyWork {
-    /// Creates the state, in which no key has a debt or a body. A body waits at most `wait_max` for a turn.
+    /// Creates the shared state of the work. At first, no key has a debt or a body. A body waits at most `wait_max` for a turn.
     pub(crate) fn new(share: WorkShare, wait_max: Duration) -> Self {
         Self {
             shared: Arc::new(BodyWorkState {

@@ -259,7 +259,8 @@ pub(crate) fn known_client(session: &Session, trusted: &[IpNet]) -> Option<Clien
     ClientAddress::single_from_headers(peer_address(session), &session.req_header().headers, trusted)
 }
 
-/// The client's address: the peer's, or the one that a `trusted` proxy reports in `X-Forwarded-For`.
+/// Returns the client's address. If the connection's peer is a `trusted` proxy, this is the address that the proxy reports in
+/// `X-Forwarded-For`. Otherwise, it is the peer's address.
 pub(crate) fn client(session: &Session, trusted: &[IpNet]) -> ClientAddress {
     ClientAddress::from_headers(peer_address(session), &session.req_header().headers, trusted)
 }
@@ -284,8 +285,9 @@ pub(crate) async fn wait_for_disconnect(session: &mut Session) {
 static TAG_HEADER: HeaderName = HeaderName::from_static("x-weir-tag");
 
 /// Reads the tags of a request: those in `x-weir-tag`, and the session that an agent names. Refuses a request with an invalid
-/// tag, because otherwise its cost would silently be missing from that tag. The name of a session is ignored if it is not a valid
-/// tag, or if the request already has the maximum number of tags, because agents do not choose that name for weir.
+/// tag, because otherwise the sums of that tag would silently lack the request's cost. Ignores the session's name if it is not a
+/// valid tag, or if the request already has the maximum number of tags. Such a request is not refused, because agents do not
+/// choose that name for weir.
 pub(crate) fn read_tags(head: &RequestHeader, config: &GatewayConfig) -> Result<Vec<Tag>, Refusal> {
     let values = head.headers.get_all(&TAG_HEADER).iter();
     let texts: Result<Vec<&str>, _> = values.map(|value| value.to_str()).collect();

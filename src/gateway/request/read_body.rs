@@ -6,9 +6,10 @@
 //! - If the body has a declared length, weir enables Pingora's buffer when at most 64 KiB remain to be read, so the buffer always
 //!   holds the remainder. Such a body is complete when it has that length; weir waits for no other end, such as trailers over
 //!   HTTP/2.
-//! - Without a declared length, weir stops reading when the JSON value, and the compressed stream that contains it, is complete.
-//!   Pingora's own loop then reads the end of the body, within the same time limit (`front/unread.rs`, `gateway/client_h2.rs`). A
-//!   compressed body that fits into the buffer is read to its end, because another compressed stream may follow.
+//! - If the body has no declared length, weir stops reading an uncompressed body when its JSON value is complete, and a
+//! compressed body when its compressed stream is complete. Pingora's own loop then reads the end of the body, within the same
+//! time limit (`front/unread.rs`, `gateway/client_h2.rs`). However, weir reads a compressed body that fits into Pingora's buffer
+//! to its end, because another compressed stream may follow.
 
 use std::io::ErrorKind;
 
@@ -217,10 +218,11 @@ pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 /// The maximum number of tokens of a body that are scanned on the request's own thread. They take about 0.05 ms.
 const AT_ONCE_TOKENS_MAX: usize = 8 * 1024;
 
-/// Scans the body. If the body is small and the debt of its key is low, its first [`AT_ONCE_TOKENS_MAX`] tokens are scanned on
-/// this thread. The rest of such a body, and all of any other body, is scanned on a thread of low priority, in a turn of the key.
-/// The key is charged for the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed, because it is moved
-/// often and lives until the request ends.
+/// Scans the body. A body of at most [`FREE_BYTES_MAX`] bytes is scanned on this thread, and its key is not charged. For larger
+/// bodies, the processor time of the scan is added to the key's debt. If such a body is below a size limit and the key's debt is
+/// low, its first [`AT_ONCE_TOKENS_MAX`] tokens are scanned on this thread. Everything else is scanned on a thread of low
+/// priority, when it is this body's turn among the key's bodies. The result is boxed, because it is moved often and lives until
+/// the request ends.
 ///
 /// # Errors
 /// [`Refusal::BodyInvalid`] if the body is not one strict JSON object; [`Refusal::BodyWorkLimited`] if too many large bodies of
@@ -258,7 +260,7 @@ pub(crate) async fn scan(
 }
 
 /// Scans the rest of a body on a thread of low priority. The thread yields its processor after every [`AT_ONCE_TOKENS_MAX`]
-/// tokens, because the kernel may let a thread finish its time slice, which is some milliseconds, although a thread of higher
+/// tokens. Otherwise, the kernel may let it run to the end of its time slice of some milliseconds, although a thread of higher
 /// priority is ready.
 fn scan_rest(mut scanner: Scanner, bytes: &[u8]) -> Result<Box<Scan>, ScanError> {
     loop {

@@ -48,7 +48,8 @@ pub(crate) struct RequestTranslation {
     losses: TranslationLosses,
     names: ToolNames,
     shows_reasoning: bool,
-    /// The client's body, because a Responses answer repeats some of its members; empty if the client speaks another protocol.
+    /// The client's body if the client speaks Responses, because the answer then repeats some members of the body; otherwise
+    /// empty.
     repeated: String,
 }
 
@@ -63,7 +64,8 @@ pub(crate) fn maker(endpoint: &Endpoint, credential: &str) -> Option<ReasoningMa
     ))
 }
 
-/// Returns the translation in the mode for this request: strict if the client's header demands that, or else the model's mode.
+/// Returns the translation with the mode that applies to this request: the strict mode if the client's header demands it,
+/// otherwise the model's mode.
 pub(crate) fn tightened<'t>(translation: &'t Translation, headers: &HeaderMap) -> Cow<'t, Translation> {
     let demanded = headers.get(TRANSLATION_HEADER).map(HeaderValue::as_bytes);
     match demanded == Some(TranslationMode::Strict.as_str().as_bytes()) {
@@ -127,7 +129,7 @@ impl RequestTranslation {
         format!("{}->{}", self.translation.from.as_str(), self.translation.to.as_str())
     }
 
-    /// Returns both protocols and the number of losses with each verdict, for the metrics.
+    /// Returns one item for each loss: both protocols and the verdict, as metric labels.
     pub(crate) fn counts(&self) -> impl Iterator<Item = [&'static str; 3]> {
         let verdicts = LossVerdict::ALL.into_iter();
         verdicts.flat_map(|verdict| {
@@ -343,8 +345,8 @@ impl AnswerTranslation {
         (!out.is_empty()).then(|| out.into_bytes())
     }
 
-    /// Returns the last bytes of a complete answer after the connection to the provider broke; `None` if content is missing
-    /// although the provider has marked the end.
+    /// Returns the last bytes of the translated answer. Called if the connection to the provider broke after the provider had
+    /// marked the end of its answer. Returns `None` if content is missing nevertheless.
     pub(crate) fn remaining_bytes(&mut self, usage: &Usage) -> Option<Vec<u8>> {
         let mut out = String::new();
         if self.end != TranslationEnd::Written {

@@ -146,8 +146,8 @@ impl TurnAnswer {
         }
     }
 
-    /// Handles the end of the answer, complete or not. If the last frame is still missing, appends it to `out` and returns the
-    /// HTTP status of the answer. Does nothing before the head.
+    /// Handles the end of the answer, complete or not. If the last frame is missing, appends it to `out` and returns the HTTP
+    /// status of the answer. Does nothing if the head of the answer has not arrived.
     pub(crate) fn finish(&mut self, out: &mut BytesMut) -> Option<u16> {
         let error = match &self.form {
             // Pingora ends the session before the gateway sends an error that the gateway has withheld.
@@ -193,7 +193,7 @@ impl EventStream {
 }
 
 impl EventReader {
-    /// Reads decoded bytes of the stream. Returns the answer's HTTP status once the last frame is written.
+    /// Reads decoded bytes of the stream. Returns the answer's HTTP status if the last frame has been written; otherwise `None`.
     fn read(
         &mut self,
         text: &[u8],
@@ -254,7 +254,7 @@ impl EventReader {
         }
     }
 
-    /// Stores a finished item, because the last event may not repeat it.
+    /// Stores a finished item, because the last event does not always contain it.
     fn keep_item(&mut self, event: &[u8]) {
         let Some(item) = finished_item(event) else { return };
         if self.lacks_items || self.items.len() + item.len() > EVENT_BYTES_MAX {

@@ -1,6 +1,6 @@
-//! The lanes of a socket. Requests with one `stream_id` form a lane and run one after the other; lanes run in parallel, up to a
-//! limit. One request of each lane can wait. The next request of a lane can start after the last frame of an answer, even if the
-//! provider has not ended the exchange.
+//! The lanes of a socket. Requests with the same `stream_id` form a lane and run one after the other; lanes run in parallel, up
+//! to a limit. One request of each lane can wait. It can start after the last frame of the previous request's answer, even if the
+//! provider has not ended that exchange.
 
 use std::{
     collections::VecDeque,
@@ -19,8 +19,8 @@ pub(crate) const NAMED_LANES_MAX: u8 = 32;
 /// The maximum number of waiting requests of a socket.
 pub(crate) const WAITING_MAX: usize = 16;
 
-/// The maximum number of requests that have not ended, as a multiple of `running_max`. It is greater than 1, because some of
-/// these requests may have sent their last frame.
+/// The maximum number of requests that have not ended, as a multiple of `running_max`. It is greater than 1, because a request no
+/// longer counts as running after the last frame of its answer, although it may not have ended yet.
 const UNENDED_FACTOR: usize = 2;
 
 /// A request whose message is complete.
@@ -32,7 +32,7 @@ pub(crate) struct ReadyTurn {
     pub stream_id: Option<SmolStr>,
     /// The length of the message in bytes, even if the message is refused.
     pub length: u64,
-    /// The message; if it was not stored, the refusal to send to the client.
+    /// The message. If it was not stored, this is the refusal that is sent to the client instead.
     pub content: Result<TurnMessage, Refusal>,
 }
 

@@ -23,7 +23,8 @@ use crate::{
 pub(crate) struct CompleteMessage {
     /// The length of the message in bytes, even if the message was not stored.
     pub length: u64,
-    /// The text with the reservation of its memory; if the message was not stored, the refusal to send to the client.
+    /// The text with the reservation of its memory. If the message was not stored, this is the refusal that is sent to the client
+    /// instead.
     pub content: Result<(Bytes, BodyReservation), Refusal>,
 }
 
@@ -129,7 +130,7 @@ impl MessageReader {
         })
     }
 
-    /// Returns when the next piece of the message must have arrived; `None` if no message is arriving.
+    /// Returns the time by which the next piece of the message must have arrived; `None` if no message is arriving.
     pub(crate) fn due(&mut self) -> Option<Instant> {
         let message = self.current.as_mut()?;
         Some(message.time.begin_wait(clock::instant()))

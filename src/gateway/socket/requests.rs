@@ -150,7 +150,7 @@ impl Socket {
         }
     }
 
-    /// Ends the socket once its running requests have ended and the time `spread` has passed. Refuses the waiting requests.
+    /// Ends the socket as soon as its running requests have ended and the time `spread` has passed. Refuses the waiting requests.
     pub(super) fn end_after_turns(&mut self, close: SocketClose, spread: Duration) {
         if self.pending.is_some() {
             return;

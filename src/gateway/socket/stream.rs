@@ -47,8 +47,8 @@ pub(crate) enum StreamEvent {
 #[derive(Debug)]
 struct WaitingWrites {
     writes: VecDeque<Bytes>,
-    /// The number of writes at the front of `writes` that stay in front of any inserted pong: the answer to the handshake, a
-    /// write that has begun, and earlier pongs.
+    /// How many writes at the front of `writes` a new pong must not overtake: the answer to the handshake, a write that has
+    /// begun, and earlier pongs.
     fixed: usize,
     /// The pong for the most recent ping, until it is inserted into `writes`. A later pong replaces it.
     pong: Option<Bytes>,

@@ -69,7 +69,8 @@ impl SocketTimers {
         self.idle_since = now;
     }
 
-    /// Returns when the next event is due. `is_idle` says whether the socket carries neither a request nor a message.
+    /// Returns the time at which the next event is due. `is_idle` says whether the socket carries neither a request nor a
+    /// message.
     pub(crate) fn due(&self, is_idle: bool) -> Instant {
         let idle = is_idle.then(|| self.idle_since + self.idle);
         let others = [self.age_due, idle];

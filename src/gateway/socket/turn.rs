@@ -61,7 +61,7 @@ pub(crate) struct TurnHost {
     pub gateway: Gateway,
     pub handshake: SocketHandshake,
     peer: Option<Arc<SocketDigest>>,
-    /// The WebSockets to providers that the socket's requests use.
+    /// The WebSockets over which the socket's requests reach providers.
     lines: Arc<SocketLines>,
     /// The socket's number on this node.
     number: u64,
@@ -88,8 +88,8 @@ impl TurnHost {
         }
     }
 
-    /// Starts a request. Returns the receiver of its answer, which is closed when the request has ended and is recorded. If the
-    /// receiver is dropped, the client counts as disconnected.
+    /// Starts a request. Returns the receiver of the request's answer. The sender closes the channel when the request has ended
+    /// and is recorded. If the receiver is dropped, the client counts as disconnected.
     pub(crate) fn start(&self, turn: ReadyTurn) -> mpsc::Receiver<TurnPiece> {
         let origin = TurnOrigin {
             at: SocketLane {
@@ -219,7 +219,8 @@ impl Session for TurnSession {
         &mut self.head
     }
 
-    /// Returns `None`. The message is complete before the request begins, and the gateway takes it from the link.
+    /// Returns `None`. The client's message is complete before the request begins. The gateway takes it from the link between the
+    /// request and its socket.
     async fn read_body_bytes(&mut self) -> Result<Option<Bytes>> {
         Ok(None)
     }

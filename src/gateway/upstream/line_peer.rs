@@ -1,5 +1,5 @@
 //! Sends a request of a client's socket to its provider over a WebSocket, if the provider's file and this node's limits allow
-//! that. To Pingora, the WebSocket is a new connection over HTTP/1.1.
+//! that. Pingora treats the WebSocket as a new connection over HTTP/1.1.
 
 use std::{
     sync::{
@@ -46,8 +46,8 @@ const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub(crate) struct ChosenPeer {
     /// The peer to which the request is sent by POST.
     pub post: Box<HttpPeer>,
-    /// The request that is sent over a WebSocket instead, if one is free or can be opened; `None` if the request has to be sent
-    /// by POST.
+    /// The request in the form for a WebSocket. If a WebSocket is free or can be opened, the request is sent over that WebSocket
+    /// and not by POST. `None` if the request has to be sent by POST.
     pub line: Option<Box<SocketTurn>>,
 }
 

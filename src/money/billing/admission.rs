@@ -52,7 +52,7 @@ enum NextStoreCall {
 pub(crate) enum Admission<'a> {
     /// The request may be forwarded; its charge is open.
     Admitted(Bill),
-    /// The request has a position in a queue, because holds of running requests use the rest of its limit.
+    /// The request has a position in a queue. The limit that denied it would suffice without the holds of running requests.
     Queued(QueueTicket<'a>),
 }
 
@@ -71,7 +71,7 @@ impl Billing {
     /// a refusal is likely. The store confirms each refusal, so an operator's change takes effect at once. A request that passes
     /// is still checked by [`Billing::admit`].
     ///
-    /// - A rate or concurrency limit is predicted from the requests that this node itself has admitted and refused.
+    /// - A denial by a rate or concurrency limit is predicted from the requests that this node has admitted and refused.
     /// - A key that was denied within the last minute is checked with the store.
     /// - A key whose request has a heavy body is checked too, unless the store has just reported that the key has money:
     ///   receiving and decoding such a body takes far longer than the call. For a small body, the call would take longer.
@@ -104,8 +104,8 @@ impl Billing {
         Ok(())
     }
 
-    /// Refuses a token count if the key's quota is spent. Token counts are free, but such a key cannot be used
-    /// (docs/interface.md, Token counts). The store is called once, and only if the key has a quota. While the store is
+    /// Refuses a token count if the key's quota is spent. Token counts are free, but a key whose quota is spent cannot be used
+    /// for them (docs/interface.md, Token counts). The store is called once, and only if the key has a quota. While the store is
     /// unreachable, no token count is refused.
     async fn refuse_spent(&self, key: FoundKey<'_>) -> Result<(), Refusal> {
         let now = clock::instant();
@@ -139,8 +139,9 @@ impl Billing {
     }
 
     /// Admits a request: places its hold and opens its bill. Never waits: if the key has no lease and the ledger cannot answer at
-    /// once, the admission is pending. If other requests already wait in a queue, the request joins it, even if its key has a
-    /// lease. `answered` is called with the duration of the first answer, from a lease or the ledger.
+    /// once, the admission is pending. If other requests already wait because of a limit of the key or its account, the request
+    /// joins their queue, even if its key has a lease. `answered` is called with the duration of the first answer, from a lease
+    /// or the ledger.
     pub(crate) fn admit<'a>(
         &'a self,
         request: &'a AdmissionRequest<'a>,
@@ -229,7 +230,7 @@ impl Billing {
         Ok(key)
     }
 
-    /// Returns the key's current record in the cache, because the key's quota may have been raised while the request waited.
+    /// Returns the record that the key cache has for the key now. The key's quota may have been raised while the request waited.
     async fn current_key(&self, digest: &KeyDigest, known: Arc<KeyRecord>) -> Arc<KeyRecord> {
         match self.engine.keys.find_known(digest, clock::instant()).await {
             Ok(Some(key)) => key,

@@ -312,9 +312,10 @@ impl Bill {
     }
 }
 
-/// Returns the number of estimated text tokens that an answer can still produce before its cost approaches `at`: at least 1, and
-/// [`u64::MAX`] if text is free. One estimated token may be up to [`TEXT_FACTOR_MAX`] of the model's tokens, so the cost is
-/// computed at ever shorter intervals as it approaches `at`.
+/// Returns the number of further estimated text tokens after which the answer's cost must be computed again, so that the cost
+/// does not exceed `at` unnoticed: at least 1, and [`u64::MAX`] if text is free. One estimated token is assumed to be
+/// [`TEXT_FACTOR_MAX`] of the model's tokens, the worst case. Usually, it is fewer. In this case, the cost is still below `at` at
+/// the next computation, and the next number is smaller.
 fn tokens_until(at: NanoUsd, cost: NanoUsd, price: &Price, consumed: &Consumption) -> u64 {
     // If several models ran, all text is priced like that of the requested model.
     let cost_of = |usage| price.cost(usage, &consumed.modifiers);

@@ -101,8 +101,8 @@ impl Denials {
         self.remembered.lock().remove(key);
     }
 
-    /// Reads from the store whether the account or the quota denies every request of this key. Returns `None` if neither does, or
-    /// if the store does not answer.
+    /// Reads the account's balance and the key's spending from the store. Returns the denial if every request of this key would
+    /// be denied because of the account or the quota. Otherwise, or if the store does not answer, returns `None`.
     pub(super) async fn check_funds(&self, key: &KeyRecord) -> Option<Denial> {
         let (account, quota) = tokio::join!(self.check_account(key), self.check_quota(key));
         account.or(quota)

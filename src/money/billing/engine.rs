@@ -344,9 +344,9 @@ impl RunningRequests {
         self.noted.notify_one();
     }
 
-    /// Waits until a request has recorded consumption since the last call. Returns the time at which the next checkpoint is due.
-    /// This time is at least [`CHECKPOINT_EVERY`] after the last checkpoint. It is late enough for the checkpoint to include
-    /// requests whose consumption is being sampled now. Must have only one caller at a time.
+    /// Waits until a request has recorded consumption since the previous call of this method. Returns the time at which the next
+    /// checkpoint is due. This time is at least [`CHECKPOINT_EVERY`] after the last checkpoint. It is late enough for the
+    /// checkpoint to include requests whose consumption is being sampled now. Must have only one caller at a time.
     pub(super) async fn next_checkpoint(&self) -> Instant {
         self.noted.notified().await;
         let soon = clock::instant() + SAMPLE_LEAD;
@@ -360,8 +360,8 @@ impl RunningRequests {
         *self.checkpoint.lock() = Some(now);
     }
 
-    /// Returns when a request that is sampled now is to be sampled again. This is shortly before the next checkpoint, so that
-    /// each checkpoint needs only one recent sample of the request.
+    /// Returns the time of a request's next sample, if the current one is taken now. This time is shortly before a checkpoint, so
+    /// that each checkpoint needs only one recent sample of the request.
     pub(super) fn next_sample(&self, now: Instant) -> Instant {
         let due = |last: Instant| last + CHECKPOINT_EVERY - SAMPLE_LEAD;
         let next = self.checkpoint.lock().map_or(now, due);

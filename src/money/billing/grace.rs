@@ -83,8 +83,8 @@ impl Grace {
             .on_account_denied(account, clock::unix_millis());
     }
 
-    /// Admits a request without the store if its key and account have grace left. Holds the request's estimate, or the remaining
-    /// amount if that is smaller. The error is the same as that of [`LastSeen::admit_by_grace`].
+    /// Admits a request without the store if its key and account have grace left. Commits the request's estimate, or the amount
+    /// of grace that is left if that is smaller. The error is the same as that of [`LastSeen::admit_by_grace`].
     pub(super) fn admit(&self, ask: &AdmitCall) -> Result<CountedRequest, Option<Denial>> {
         let now_ms = clock::unix_millis();
         self.lock_shard(&ask.key.account)
@@ -98,8 +98,8 @@ impl Grace {
         self.lock_shard(&key.account).predict_denial(key, clock::unix_millis())
     }
 
-    /// Whether the store has reported within the last seconds that the account has money and the key's quota is not used up, and
-    /// this node has not spent the rest since. Makes no call.
+    /// Whether the account and the key's quota have money left, according to a report of the store from the last few seconds. The
+    /// amounts that this node has held or charged since that report are subtracted. Makes no call.
     pub(super) fn has_recent_funds(&self, key: &KeyRecord) -> bool {
         self.lock_shard(&key.account)
             .has_recent_funds(key, clock::unix_millis())
@@ -144,13 +144,13 @@ fn warn_of_low(key: &KeyRecord, grant: &Grant) {
     tracing::warn!(account, balance_usd = %grant.balance, "the account's balance is low: add credit to it");
 }
 
-/// Maximum number of unconfirmed holds that are stored. The node forgets further ones, which then stay in the store until they
+/// Maximum number of unconfirmed holds that the node remembers. It forgets further ones. They stay in the store until they
 /// expire.
 const UNCONFIRMED_MAX: usize = 10_000;
 
-/// The unconfirmed holds of this node. An admission call without an answer may have left a hold in the store, which the node's
-/// renewals keep alive. Once the store is reachable again, a step ends each of these holds. The step has no effect if the hold
-/// does not exist.
+/// The unconfirmed holds of this node. If an admission call gets no answer, the request's hold may exist in the store, and the
+/// node's renewals keep it alive. When the store can be reached again, the node ends each of these holds with a step. The step
+/// has no effect if the hold does not exist.
 #[derive(Debug, Default)]
 pub(super) struct UnconfirmedHolds {
     holds: Mutex<Vec<UnconfirmedHold>>,

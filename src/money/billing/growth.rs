@@ -58,9 +58,9 @@ impl SpendCap {
     /// Returns the maximum cost by the key's terms. `balance` is the account's balance at admission, and `estimate` is the
     /// estimated cost of the request.
     ///
-    /// An answer that may finish is limited to a multiple of the key's quota. Without a quota, the limit is a multiple of the
-    /// account's balance or of the estimate, whichever is greater. The estimate is considered because an answer may finish even
-    /// if the last cents of the balance do not pay for all of it.
+    /// With `OnExhausted::Cut`, the maximum is the hold. With `OnExhausted::Finish`, it is a multiple of the key's quota. If the
+    /// key has no quota, it is a multiple of the account's balance or of the estimate, whichever is greater. The estimate is
+    /// considered because the balance at admission may be smaller than the cost of the answer.
     pub(super) fn of(terms: &KeyTerms, balance: Option<NanoUsd>, estimate: NanoUsd) -> Self {
         let allowance = terms.quota.or(balance.map(|balance| balance.max(estimate)));
         match (terms.on_exhausted, allowance) {
@@ -136,9 +136,9 @@ impl HoldGrowth {
         }
     }
 
-    /// Returns the cost at which the next decision is due at the latest; `None` if no cost requires a decision. A top-up may be
-    /// delayed until half of the reserve is used. Therefore, when the hold is nearly used, the cost is computed only a few times
-    /// and not at every event.
+    /// Returns the cost at which a decision about a top-up or about the answer's end is due at the latest; `None` if no cost
+    /// requires a decision. A top-up may be delayed until half of the reserve is used. Therefore, when the hold is nearly used,
+    /// the cost is computed only a few times and not at every event.
     pub(super) fn next_sample(&self) -> Option<NanoUsd> {
         let late = NanoUsd::from_nanos(self.reserve().nanos() / 2);
         match (self.answer, self.bound) {

@@ -267,7 +267,7 @@ fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl 
     (all.len() < max).then_some(())
 }
 
-/// How long this node trusts a report of the store that money is left, in milliseconds.
+/// The time, in milliseconds, for which this node trusts the store's report that an account and a key have money left.
 const VOUCHED_MS: i64 = 10_000;
 
 /// Grace limits that never apply, so that only the balance and the quota limit a request.
@@ -277,7 +277,7 @@ const UNBOUNDED: GraceLimits = GraceLimits {
 };
 
 impl LastSeen {
-    /// Returns the denial by a rate or concurrency limit that any request of the key would exceed now, however small.
+    /// Returns the denial by a rate or concurrency limit that every request of the key would exceed now, even the smallest.
     pub(in crate::money::billing) fn predict_denial(&self, key: &KeyRecord, now_ms: i64) -> Option<Denial> {
         let rates = &key.terms.rates;
         let of_key = || {
@@ -297,8 +297,8 @@ impl LastSeen {
         of_key().or_else(of_account)
     }
 
-    /// Whether the store has reported within [`VOUCHED_MS`] that the account has money and the key's quota is not used up, and
-    /// this node has not spent the rest since.
+    /// Whether the account and the key's quota have money left, according to a report of the store that is at most [`VOUCHED_MS`]
+    /// old. The amounts that this node has held or charged since that report are subtracted.
     pub(in crate::money::billing) fn has_recent_funds(&self, key: &KeyRecord, now_ms: i64) -> bool {
         let Some(account) = self.accounts.get(&key.account) else {
             return false;

@@ -1,4 +1,5 @@
-//! The leases of this node: the keys that have one, the allocations of requests from them, and the calls to the store about them.
+//! The leases of this node. This module decides which keys have a lease, allocates parts of the leases to requests, and
+//! determines which lease calls the node sends to the store.
 //!
 //! A key gets a lease when it sends requests often enough, and loses the lease when it no longer does. A request takes its
 //! allocation under one lock. The calls to the store run in the background, so no request waits for one.
@@ -85,8 +86,8 @@ pub(super) struct LeaseFigures {
 }
 
 impl Leases {
-    /// Creates the table of leases. `None` disables leases. The holder's id is a new one, because an earlier process may have
-    /// left leases in the store.
+    /// Creates the table of leases. `None` disables leases. Generates a new id for the holder of the leases. So the leases that
+    /// an earlier process left in the store are not mistaken for leases of this table.
     pub(super) fn new(limits: Option<LeaseLimits>) -> Self {
         Self {
             limits,
@@ -174,7 +175,7 @@ impl Leases {
         got
     }
 
-    /// Records the amount of a requested top-up that the store has granted to a running request.
+    /// Records that the store has granted `got` of the top-up `asked`, which was requested for a running request.
     pub(super) fn on_top_up(&self, part: AllocationId, asked: NanoUsd, got: NanoUsd) {
         if let Some(entry) = self.state.lock().leases.get_mut(&part.lease) {
             entry.lease.end_top_up(part.allocation, asked, got);
@@ -251,8 +252,8 @@ impl Leases {
     }
 
     /// Applies the store's reply to a call; `answer` is `None` if there was no reply. If the reply says that the store still
-    /// holds the lease, returns the key's record and whether the lease still admits requests. The caller needs the key's record
-    /// to record the rest of the reply.
+    /// holds the lease, returns the key's record and whether the lease still admits requests. The caller uses both to record the
+    /// state of the account and the key that the reply contains.
     pub(super) fn on_reply(
         &self,
         ask: &LeaseCall,

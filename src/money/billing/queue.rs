@@ -1,5 +1,5 @@
-//! Queues of requests that wait. They wait because running requests hold the rest of a key's quota or an account's balance, or
-//! because leases occupy the rest of a rate limit or of the concurrency slots.
+//! Queues of waiting requests. A request waits if the key's quota or the account's balance would suffice without the holds of
+//! running requests. It also waits if a rate limit or a concurrency limit would suffice without the parts that leases occupy.
 //!
 //! Requests that wait for the same limit are in one queue, in order of arrival. Only the first request calls the store, because a
 //! limit that denies the first request denies all of them. The first request calls again when the store has applied settlements

@@ -172,8 +172,8 @@ impl LocalCounts {
     }
 
     /// Returns the denial that any request would get now. Ignores a rate limit whose wait ends within [`PREDICTED_WAIT_MS_MIN`],
-    /// because the store's clock may be slightly ahead of this node's. Also ignores a wait for tokens that the store has
-    /// reported, because it may not apply to a request with fewer tokens.
+    /// because the store's clock may be slightly ahead of this node's. If the store has reported a wait because of a token limit,
+    /// ignores that too, because a request with fewer tokens may not have to wait.
     pub(super) fn predict_denial(&self, scope: LimitScope, rates: &RateLimits, now_ms: i64) -> Option<Denial> {
         if let Err(denied) = self.check_running(scope, rates) {
             return Some(denied);

@@ -1,7 +1,7 @@
 //! Settles one account: sends its steps in order until the store has all of them. Nothing waits for the settlements of requests
-//! that were admitted from leases, so these settlements are collected for a moment. If any other step is waiting, all steps are
-//! sent at once. This module also has the steps of a process start: settling requests that an ended process left open, and
-//! waiting until the balances in the store are up to date.
+//! that were admitted from leases, so these settlements are collected for a moment. If a step of another kind is waiting, all
+//! steps are sent immediately. This module also has the functions for the start of a process: they settle the requests that an
+//! ended process left open, and wait until the balances in the store are up to date.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 

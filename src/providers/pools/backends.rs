@@ -62,8 +62,8 @@ pub(crate) struct ProviderBackends {
     /// The circuit of each current address.
     breakers: Mutex<QuickMap<SocketAddr, Breaker>>,
     resolver: Arc<Resolver>,
-    /// The addresses whose host has answered sooner over its other family, each with the time until which that family is
-    /// preferred.
+    /// The addresses whose host answered faster over the other IP family (IPv4 or IPv6), each with the time until which weir
+    /// prefers that other family.
     turned: Mutex<HashMap<SocketAddr, Instant>>,
 }
 

@@ -35,8 +35,9 @@ pub(crate) struct ChosenCredential {
 }
 
 impl CredentialState {
-    /// Starts a cooldown of `pause`, but at most [`COOLDOWN_MAX`], in which the credential is not chosen. A longer cooldown that
-    /// is already in progress is kept. After the cooldown, one request probes the credential before others use it.
+    /// Starts a cooldown. It lasts for `pause`, but at most [`COOLDOWN_MAX`]. During the cooldown, the credential is not chosen.
+    /// A longer cooldown that is already in progress is kept. After the cooldown, one request probes the credential before others
+    /// use it.
     pub(crate) fn cool_down(&self, pause: Duration, now: Instant) {
         self.breaker.open_for(pause.min(COOLDOWN_MAX), now);
     }
@@ -94,11 +95,12 @@ impl Credentials {
 
     /// Chooses a credential. A credential in its cooldown is not chosen while another one is available.
     ///
-    /// A session keeps its credential. If a credential is added or removed, weighted rendezvous hashing of the session's number
-    /// only moves sessions to the added credential or away from the removed one. The hash uses the credential's name, so a new
-    /// secret moves no session. Caches and state belong to the provider's account, which the name represents. Without a session,
-    /// the weights and `dice` (in 0..1) decide. If all credentials are in their cooldowns, the one whose cooldown ends first is
-    /// used, because only the provider can say whether it works again.
+    /// A session keeps its credential. The credential is found by weighted rendezvous hashing of the session's number. So an
+    /// added credential takes over some sessions, the sessions of a removed credential move to others, and all other sessions
+    /// stay. The hash uses the credential's name and not its secret, so a session keeps its credential when the secret is
+    /// replaced. The name stands for an account at the provider. Caches and state belong to that account. Without a session, the
+    /// weights and `dice` (in 0..1) decide. If all credentials are in their cooldowns, the one whose cooldown ends first is used,
+    /// because only the provider can say whether it works again.
     pub(crate) fn choose(
         &self,
         session: Option<u64>,

@@ -190,7 +190,7 @@ async fn answer<Q: AdminHandler>(
     Ok((status, tag, Json(answer)).into_response())
 }
 
-/// Converts the reason why a request body could not be read to an error of the API.
+/// Creates the API's error for a request body that could not be read. `why` is the reason.
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 fn body_error(why: BytesRejection) -> AdminError {
     match why.status() {

@@ -89,7 +89,7 @@ fn filters(rows: &[Row]) -> Vec<LogFilter> {
     ]
 }
 
-/// Returns the rows of both lanes, in the order of the log.
+/// Returns the rows of both test lanes, in the order of the log.
 pub(crate) fn rows() -> Vec<Row> {
     let batches = [batches(1), batches(2)].concat();
     let numbered = batches.into_iter().flat_map(|batch| batch.rows);

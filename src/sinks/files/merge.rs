@@ -165,10 +165,11 @@ impl FileMerger {
     }
 }
 
-/// Selects `count` consecutive files of similar size from `run`. The candidates are the files up to the last one that is
-/// similar in size to the largest; the first `count` of them are selected. If there are fewer candidates, the search
-/// continues in the same way among the files after them, which are smaller. So a row is rewritten only a few times a day, and
-/// fewer than `count` files of each size remain. Returns `None` if fewer than `count` files are similar.
+/// Selects `count` consecutive files of similar size from `run`. The largest file of `run` determines the candidates: the last
+/// file that is similar to it in size, and all files before that file. If there are at least `count` candidates, the first
+/// `count` of them are selected. Otherwise the search is repeated with the files after the candidates, which are smaller. So a
+/// row is rewritten only a few times a day, and fewer than `count` files of each size remain. Returns `None` if fewer than
+/// `count` files are similar.
 pub(super) fn similar_files(run: &[FileName], bytes: &BTreeMap<FileName, u64>, count: usize) -> Option<Vec<FileName>> {
     let bytes_of = |place: &FileName| bytes.get(place).copied().unwrap_or(0);
     let mut left = run;

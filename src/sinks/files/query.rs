@@ -84,8 +84,8 @@ const KEPT_MAX: usize = 4;
 #[derive(Default)]
 pub(super) struct PageReader {
     kept: Mutex<Vec<DayReader>>,
-    /// The number of files that this process has added. A day reader that was opened when this number was lower lacks the rows of
-    /// the files added since.
+    /// The number of files that this process has added. If this number has increased after a day reader was opened, the reader
+    /// lacks the rows of the new files.
     added: AtomicU64,
 }
 

@@ -390,7 +390,7 @@ pub(super) fn schema(columns: &[ParquetColumn]) -> Result<TypePtr, ParquetError>
     parse_message_type(&text).map(Arc::new)
 }
 
-/// Returns the settings of the Parquet writer. With them, the same rows always produce the same bytes. `sorted` says that the
+/// Returns the settings of the Parquet writer. With them, the same rows always produce the same bytes. `sorted` says whether the
 /// file's rows are sorted by [`SORTED_BY`].
 pub(super) fn properties(sorted: bool) -> Result<WriterProperties, ParquetError> {
     // Log files (sorted) are stored for months, so they are compressed more. A user waits for an export (not sorted).

@@ -77,10 +77,10 @@ const PAGES_MAX: usize = 1000;
 
 /// Stores log files in an S3-compatible bucket, below a prefix. Objects have the same names as files in a folder.
 ///
-/// A put only creates a new object (`If-None-Match: *`). A put that was refused, was slow or got no response is repeated.
-/// Nevertheless there is only one object, because its name determines its bytes. A put of a process that has ended may still
-/// arrive after another process has put some of the same rows under another name. Readers therefore identify rows by node and
-/// number.
+/// A put creates a new object and never replaces one (`If-None-Match: *`). A put that was refused, was slow or got no response is
+/// repeated. Nevertheless there is only one object, because its name determines its bytes. A put of a process that has ended may
+/// still arrive after another process has put some of the same rows under another name. Readers therefore identify rows by node
+/// and number.
 #[derive(Debug)]
 pub(super) struct BucketStorage {
     requests: BucketClient,

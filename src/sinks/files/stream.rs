@@ -18,8 +18,8 @@ use crate::{
     },
 };
 
-/// The number of rows of all files together that are in memory, and the minimum and maximum number of rows that are read from one
-/// file at once.
+/// The number of rows that are in memory for all files together. The other two constants are the minimum and maximum number of
+/// rows that are read from one file at once.
 const ROWS_IN_MEMORY: usize = 8192;
 const READ_ROWS_MIN: usize = 16;
 const READ_ROWS_MAX: usize = 1024;
@@ -158,7 +158,7 @@ impl Ord for StreamHead {
 /// Reads the rows of one file, a few at a time.
 struct RowSource {
     table: TableReader,
-    /// The index of the file's lane in the lanes of all files, ordered by name.
+    /// The index of the file's lane in the list of the lanes of all files. The list is ordered by name.
     lane: usize,
     wanted: Option<RowFilter>,
     read_rows: usize,
@@ -214,8 +214,8 @@ impl RowSource {
     }
 }
 
-/// Writes rows in any order as a Parquet file with the columns of the log files. Its bytes are returned piece by piece. Rows are
-/// numbered from 1. At most one row group is in memory.
+/// Writes rows to a Parquet file with the columns of the log files. Rows can be added in any order. The bytes of the file are
+/// returned piece by piece. Rows are numbered from 1. At most one row group is in memory.
 pub(crate) struct ParquetExport {
     out: TableWriter<Vec<u8>>,
     rows: Vec<NumberedRow>,

@@ -359,7 +359,7 @@ impl From<BucketObject> for FileSource {
     }
 }
 
-/// Fetches parts of an object in a bucket that will be read soon. Does nothing for a local file.
+/// Fetches parts of an object in a bucket shortly before the parts are read. Does nothing for a local file.
 pub(super) struct PartFetcher(Option<BucketObject>);
 
 impl PartFetcher {

@@ -56,8 +56,9 @@ impl FillTarget<'_> {
     }
 }
 
-/// Sends the rows of a lane before the number `upto` again, to a log backend that has lost them together with its watermark. The
-/// rows keep their order and numbers, so the lane's feeder can continue after them. Returns the number of sent rows.
+/// Sends rows of a lane to the log backend again. The log backend has lost these rows together with its watermark of the lane.
+/// Begins at the log backend's current watermark of the lane and stops before the number `upto`. The rows keep their order and
+/// numbers, so the lane's feeder can continue after them. Returns the number of sent rows.
 pub(super) async fn resend(home: &dyn Sink, lane: &Weak<Journal>, upto: u64) -> Result<RowsByDay, OwnJournalError> {
     let (mut brought, mut attempts) = (RowsByDay::new(), ATTEMPTS_MAX);
     loop {
@@ -88,8 +89,9 @@ pub(super) async fn resend(home: &dyn Sink, lane: &Weak<Journal>, upto: u64) -> 
     }
 }
 
-/// Reads the rows of the batch that begins at the number `after`. Returns them with the batch's end: all rows of the batch have
-/// lower numbers. Returns `None` if there are no rows before `upto`.
+/// Reads the rows of the batch that begins at the number `after`. Returns the rows, and the number at which the batch ends. All
+/// rows of the batch have numbers below this number. The batch contains no row with the number `upto` or a higher number. Returns
+/// `None` if the batch would be empty.
 fn next_batch(
     journal: &Journal,
     batching: BatchLimits,
@@ -121,9 +123,9 @@ fn account_day(row: &Row) -> (SmolStr, i64) {
     (row.account.clone(), daily_sums::day_of(row))
 }
 
-/// Puts rows of a day back into the store's lists. Returns the number of rows that were put back. The store has already applied
-/// the settlement of these rows, so its sums include them. If the store has lost settlement steps of the account, no rows are put
-/// back, because settlement sends these steps again with their rows.
+/// Puts rows of a day back into the store's lists. Does not change the store's sums: the store has already applied the settlement
+/// of these rows, so the sums include them. If the store has lost steps of the account, puts no rows back, because settlement
+/// sends these steps again with their rows. Returns the number of rows that were put back.
 async fn put_back(
     (lists, ledger): (&dyn LogLists, &dyn LedgerStore),
     lane: &Weak<Journal>,

@@ -37,7 +37,7 @@ use crate::{
 
 /// The application name that the server displays for weir's connections.
 const APPLICATION: &str = "weir";
-/// A connection counts as lost if the server acknowledges no sent data for this long.
+/// If weir has sent data and the server does not acknowledge it for this long, the connection counts as lost.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Opens connections to the database.
@@ -47,7 +47,7 @@ pub(super) struct PostgresDialer {
     limit: Duration,
 }
 
-/// A connection to the database, with the task that drives it. Dropping it ends both.
+/// A connection to the database, with the task that drives it. Dropping this value ends the connection and the task.
 pub(super) struct PostgresConnection {
     pub(super) client: Client,
     driver: JoinHandle<()>,
@@ -144,7 +144,8 @@ impl PostgresDialer {
     }
 }
 
-/// Drives a connection until it ends. Callers of the connection get the error, so it is only logged for debugging.
+/// Drives a connection until it ends. The calls that use the connection return its error, so the error is only logged for
+/// debugging.
 async fn drive<C: Future<Output = Result<(), tokio_postgres::Error>>>(connection: C) {
     if let Err(error) = connection.await {
         tracing::debug!(error = %PostgresError::from(error), "a connection to postgres has ended");
@@ -297,7 +298,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for D
     }
 }
 
-/// Starts the TLS handshake with the server of this name.
+/// Starts the TLS handshake with the server that has the name `name`.
 pub(super) struct Handshake {
     connector: TlsConnector,
     name: ServerName<'static>,

@@ -245,8 +245,8 @@ impl DayMerge {
         Ok(())
     }
 
-    /// Removes and returns the first row of all places. Returns `None` if no rows are left, or if a log backend must be read
-    /// first because its next unread row may be earlier.
+    /// Takes the row that is first in the order among the rows of all places. Removes this row and returns it. Returns `None` if
+    /// no rows are left, or if a log backend must be read first because its next unread row may be earlier.
     fn pop(&mut self) -> Option<Row> {
         let stops_at = self.stops_at();
         let heads = self.backends.iter().enumerate();

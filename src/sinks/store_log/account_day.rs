@@ -55,7 +55,7 @@ pub(super) struct AccountDay {
     places: BTreeMap<(i64, SmolStr), usize>,
     /// Whether there are further rows after those in `places`.
     more: bool,
-    /// The number of scanned rows, and the position of the last of them.
+    /// The number of scanned rows. `last_seen` is the position of the last scanned row.
     seen: usize,
     last_seen: LogPosition,
     /// Pieces of consecutive rows that were fetched, each with the index of its first row.
@@ -99,8 +99,8 @@ impl AccountDay {
     }
 
     /// Returns the next rows, at most `limit` and at most [`LOG_ROWS_MAX`]. Returns no rows at the end of the day. Returns `None`
-    /// if the deadline `until` passes before the day is scanned; the next call continues, and scans some rows even if its
-    /// deadline has passed.
+    /// if the deadline `until` passes before the whole day has been scanned. The next call then continues the scan. Each call
+    /// scans some rows, even if its deadline has already passed.
     pub(super) async fn next(
         &mut self,
         lists: &dyn LogLists,
@@ -195,7 +195,8 @@ impl AccountDay {
         }
     }
 
-    /// Returns the rows with these times and request ids at these indexes. `None` if one of the indexes now has another row.
+    /// Returns the rows that `wanted` describes. Each entry of `wanted` contains the end time, the request id and the index of a
+    /// row in the store's list. Returns `None` if the list now has another row at one of these indexes.
     async fn read(
         &mut self,
         lists: &dyn LogLists,

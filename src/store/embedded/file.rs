@@ -29,8 +29,8 @@ pub(super) const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("
 pub(super) const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("used");
 /// The ids of deleted keys. An id is never used again, so these few bytes are kept forever.
 pub(super) const GONE: TableDefinition<'_, &str, ()> = TableDefinition::new("gone");
-/// Maps state at a provider to the time at which this entry expires, in seconds since the Unix epoch, and to the provider and
-/// credential that serve the state.
+/// Maps the key of state at a provider to the provider and credential that serve this state. Each entry also contains the time at
+/// which the entry expires, in seconds since the Unix epoch.
 const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
 /// Maps the name of a sign-in document to its expiry, in seconds since the Unix epoch, and its text.
 pub(super) const DOCUMENTS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("documents");
@@ -57,8 +57,8 @@ struct StoredKey {
 }
 
 impl StoreFile {
-    /// Opens `folder/keys.redb`, creating both if necessary, with access for their owner only. Reads and returns all keys, and
-    /// the ids of deleted keys.
+    /// Opens the file `keys.redb` in `folder`. Creates the folder and the file if necessary, with access for their owner only.
+    /// Reads and returns all keys, and the ids of deleted keys.
     pub(super) fn open(folder: &Path) -> Result<(Self, Vec<KeyView>, HashSet<KeyId>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
         catch_damage(&path, || {

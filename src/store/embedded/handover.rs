@@ -55,8 +55,8 @@ pub(crate) struct EmbeddedFiles {
     backup: Mutex<()>,
 }
 
-/// Closed files. Calls wait until their new owner is decided. If this value is dropped before the new owner is decided, no
-/// process owns the files.
+/// The store's files after they were closed for a handover. Calls of the store wait until it is decided which process owns the
+/// files from now on. If this value is dropped before that is decided, no process owns the files.
 pub(crate) struct ClosedFiles<'s> {
     files: &'s EmbeddedFiles,
     keys: RwLockWriteGuard<'s, FilesOwner<StoreInner>>,

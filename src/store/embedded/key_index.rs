@@ -9,8 +9,8 @@ use crate::domain::keys::{KeyId, KeyRecord};
 use crate::store::ledger::Feed;
 use crate::store::{ChangeError, Changes, KeyLookup, KeyView, LIST_KEYS_MAX, StoreError};
 
-/// A change of one key that has been decided. The decision itself changes nothing, so the change can be written to the file
-/// before it is applied.
+/// A change that has been decided for one key, but has not been made yet. So the change can be written to the file before it is
+/// applied to the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeyMutation {
     /// The key is stored with these contents, as a new key or in place of the old contents.

@@ -147,8 +147,9 @@ impl EmbeddedLedger {
         Ok(carried)
     }
 
-    /// Removes all daily sums and stability hours before a day (since the Unix epoch, UTC), because an operator requested it.
-    /// Returns the number of removed sums, or `Ok(None)` if that would remove days within the retention period.
+    /// Removes all daily sums and stability hours before `day`, because an operator requested it. `day` is the number of days
+    /// since the Unix epoch, in UTC. Returns the number of removed sums. If some of the days before `day` are within the
+    /// retention period, removes nothing and returns `Ok(None)`.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if the file cannot be written.
@@ -417,7 +418,7 @@ const COMMIT_AFTER: Duration = Duration::from_secs(1);
 /// The time, in milliseconds, after which the ledger stops applying steps if it cannot write. The steps stay in the journal.
 const FAILING_MAX_MS: i64 = 60 * 1000;
 
-/// Wakes the task that writes the file. It outlives the open file, which can be closed and opened again.
+/// Wakes the task that writes the file. This value outlives the open file, because the file can be closed and opened again.
 #[derive(Debug, Default)]
 struct CommitSignals {
     /// Notified at the first change after everything was written.

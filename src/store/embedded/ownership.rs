@@ -83,7 +83,7 @@ impl<F> Ownership<F> {
         RwLockReadGuard::try_map(self.0.try_read().ok()?, FilesOwner::files).ok()
     }
 
-    /// Waits until no call runs. Later calls wait until the guard is dropped.
+    /// Waits until no call runs, and returns a guard. Later calls wait until the guard is dropped.
     pub(super) async fn lock(&self) -> RwLockWriteGuard<'_, FilesOwner<F>> {
         self.0.write().await
     }

@@ -155,7 +155,7 @@ struct StoredSession {
     who: String,
     /// The session's lifetime without a visit, in milliseconds.
     idle_ms: i64,
-    /// The time at which the session expires even with visits, in milliseconds since the Unix epoch.
+    /// The time at which the session expires even if there are further visits, in milliseconds since the Unix epoch.
     ends_ms: i64,
 }
 

@@ -1,8 +1,9 @@
 //! One shard of the key cache, under one lock. One table has existing keys and access tokens, and a second one has digests that
 //! belong to neither. Made-up keys fill only the second table, so they never displace a real key.
 //!
-//! A record read at version v is kept only if no later version has been processed. This rule holds for each digest because it
-//! holds for the digest's shard: a change and its version take effect here in one step.
+//! A record that was read at a version of the store is cached only if the shard has not processed a later version. The shard
+//! applies a change and stores the change's version in one step. So it never caches a record that is older than a processed
+//! change.
 
 use std::{
     sync::{
@@ -110,7 +111,7 @@ impl KeyCacheShard {
         }
     }
 
-    /// Returns the owner of an outdated digest, if it was read within `lifetime`.
+    /// Returns the owner of a digest as it was last read from the store, if that read is not older than `lifetime`.
     pub(super) fn last_read(&self, digest: &KeyDigest, now: Instant, lifetime: Duration) -> Option<DigestOwner> {
         let read = self.keys.peek(digest)?.as_ref()?;
         (now.saturating_duration_since(read.at) <= lifetime).then(|| read.known.clone())
@@ -165,8 +166,8 @@ impl KeyCacheShard {
         }
     }
 
-    /// Marks the keys with these digests as changed, up to `version`. Digests that are not in the cache belong to new keys, and
-    /// are added while there is room.
+    /// Marks the keys with these digests as changed, and records that the feed has been processed up to `version`. Digests that
+    /// are not in the cache belong to new keys, and are added while there is room.
     pub(super) fn mark_changed<'a>(&mut self, digests: impl Iterator<Item = &'a KeyDigest>, version: u64) {
         for digest in digests {
             self.unknown.pop(digest);
@@ -212,9 +213,9 @@ pub(crate) enum PresentedCaller {
 }
 
 impl KeyCache {
-    /// Like [`KeyCache::find`], for a digest that may also be that of an access token. For a token, returns the key for which it
-    /// was issued, as of `now_unix` in seconds. Returns `None` if the digest is unknown, or if the secret of that key has changed
-    /// since.
+    /// Like [`KeyCache::find`], for a digest that may also be that of an access token. For a token that has not expired at
+    /// `now_unix` (in seconds since the Unix epoch), returns the key for which the token was issued. Returns `None` if the digest
+    /// is unknown, or if the secret of that key has changed since the token was issued.
     pub(crate) async fn lookup(
         &self,
         digest: &KeyDigest,

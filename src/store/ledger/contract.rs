@@ -85,7 +85,7 @@ impl TestClock {
 /// Makes an engine lose acknowledged writes, like a failover.
 #[async_trait]
 pub(crate) trait Failover: Send + Sync {
-    /// Takes a snapshot of the engine's complete state, which replaces the previous one.
+    /// Takes a snapshot of the engine's complete state. The snapshot replaces the previous snapshot.
     async fn remember(&self);
 
     /// Returns the engine to the last snapshot. Returns `false` if there is none.
@@ -127,8 +127,8 @@ impl Fixture {
 }
 
 /// Declares the tests for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip the tests with a
-/// message. With `in_turn $join`, all behaviours run within one test. For each of them, the async closure `$join` gets the
-/// behaviour's name and returns a fixture.
+/// message. With `in_turn $join`, a single test checks all behaviours in turn. For each behaviour, the async closure `$join` gets
+/// the behaviour's name and returns a fixture.
 macro_rules! ledger_suite {
     ($open:path) => {
         $crate::store::ledger::contract::ledger_suite! { @all tests $open }

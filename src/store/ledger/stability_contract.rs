@@ -23,8 +23,8 @@ pub(crate) struct Fixture {
 }
 
 /// Declares the tests for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip the tests with a
-/// message. With `in_turn $join`, all behaviours run within one test. For each of them, the async closure `$join` gets the
-/// behaviour's name and returns a fixture with the store.
+/// message. With `in_turn $join`, a single test checks all behaviours in turn. For each behaviour, the async closure `$join` gets
+/// the behaviour's name and returns a fixture with the store.
 macro_rules! stability_suite {
     ($open:path) => {
         $crate::store::ledger::stability_contract::stability_suite! { @all tests $open }
@@ -62,7 +62,7 @@ macro_rules! stability_suite {
 }
 pub(crate) use stability_suite;
 
-/// Returns the current hour. Tests use it because a hash of an old hour would expire at once.
+/// Returns the current hour. Tests use it because Redis would remove the counters of an old hour at once.
 pub(crate) fn this_hour() -> Hour {
     Hour::from_unix_ms(clock::unix_millis())
 }

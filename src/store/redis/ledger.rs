@@ -2,15 +2,15 @@
 //! rows of the consumption log, if the log is kept in Redis.
 //!
 //! All Redis keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about the account is one atomic
-//! step in a cluster too. Scripts get the name of the first key and derive the other names from it. So while a cluster moves the
-//! hash slot, a script runs only on a server that has all keys that the script uses. The keys are:
+//! step in a cluster too. Scripts get the name of the first key and derive the other names from it. While a cluster moves the
+//! hash slot, a call of a script waits until one server has all keys that the script uses. The keys are:
 //! - `:state` is the account: `balance`, `spent`, `created`, its record (`revision`, `suspended` and its terms), `gen` (see
 //!   below), `wm:<node>` the watermark of each node, `sum:<node>` the node's last row in the sums, `k:<key>` the last seen terms
 //!   of each key, `b:...` the used part of each rate limit. `recall`, `near`, `near:<key>`, `near_pace` and `near_pace:<key>` say
 //!   when leases have to be returned (`recalls.lua`). While a backup is being restored, there is `restored` instead of `balance`,
 //!   and the account does not exist yet,
 //! - `:nodes` contains the nodes that have holds, `:held:<node>` their holds and when these expire,
-//! - `:spent:<period>` maps a key to nano-USD; it is removed some days after the period,
+//! - `:spent:<period>` maps each key to its spending in the period, in nano-USD. It is removed some days after the period,
 //! - `:operations` contains the stored operations on the balance,
 //! - `:notices` contains the waiting notices (`notices.lua`),
 //! - `:sums:<day>` contains the sums of the rows of a day (`daily_sums.lua`),
@@ -71,8 +71,8 @@ use crate::{
     },
 };
 
-/// Maximum number of settlements in one call if their requests were admitted from leases and no rows are kept. Their cost for
-/// Redis then depends mainly on the number of groups, not on the number of settlements.
+/// Maximum number of settlements in one call if their requests were admitted from leases and no rows are kept. Similar
+/// settlements are then sent as one group, and the cost for Redis depends mainly on the number of groups.
 const ROWLESS_STEPS_MAX: usize = 2048;
 /// Maximum number of accounts that are queried at the same time.
 const AT_ONCE: usize = 32;

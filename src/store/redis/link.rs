@@ -311,7 +311,7 @@ impl Link {
         }
     }
 
-    /// Returns a receiver that changes at every reconnect and every change of a master, since acknowledged changes may be lost
+    /// Returns a receiver that changes at every reconnect and every change of a master, because acknowledged changes may be lost
     /// then.
     pub(super) fn epochs(&self) -> watch::Receiver<u64> {
         self.epochs.subscribe()
@@ -382,7 +382,7 @@ enum RedisErrorMeaning {
     /// The call was refused because a right is missing. If a command in a script was refused, the commands before it may have
     /// run.
     Denied,
-    /// The call was refused. Redis refuses a script's first write before anything is written.
+    /// The call was refused. If Redis refuses the writes of a script, it refuses the first of them, so nothing was written.
     Refused,
 }
 

@@ -1,6 +1,6 @@
 //! Checks the rights of the ACL user at a server without using them. After MULTI, a server reports for each command whether the
-//! user may run it. It runs none of them, because the connection is closed before EXEC. Rights are checked before memory, role
-//! and the owner of a key's hash slot, so the check works with any server in any state.
+//! user may run it. It runs none of them, because the connection is closed before EXEC. The server checks rights before it checks
+//! its memory, its role and the owner of a key's hash slot. So the check of rights works with any server in any state.
 //!
 //! If a script may not run one of its commands, the script stops there, and Redis does not undo its earlier commands. So a server
 //! at which one of the rights for scripts is missing is not used at all.
@@ -10,8 +10,8 @@ use ::redis::{ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Val
 
 use super::settings::{RedisMode, RedisSettings};
 
-/// The commands that the scripts use, each with the number of arguments for the check, since a server first checks that number.
-/// All arguments are keys.
+/// The commands that the scripts use, each with the number of arguments that the check sends. A server verifies that number
+/// before it checks rights. All arguments are keys.
 const SCRIPTED: [(&str, usize); 31] = [
     ("del", 1),
     ("exists", 1),

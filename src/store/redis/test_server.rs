@@ -155,8 +155,8 @@ impl TestServer {
         self.try_ask(words).await.unwrap()
     }
 
-    /// Whether a section of INFO contains this line. Returns `false` if the server does not answer, because sentinels close the
-    /// connections of a server whose role they change.
+    /// Whether a section of INFO contains this line. Returns `false` if the server does not answer. This can happen because
+    /// sentinels close the connections of a server whose role they change.
     pub(crate) async fn info_has(&self, section: &str, line: &str) -> bool {
         let info: RedisResult<String> = self.try_ask(&["INFO", section]).await;
         info.is_ok_and(|info| info.contains(line))

@@ -16,7 +16,7 @@ const PING_EVERY: Duration = Duration::from_secs(1);
 /// The timeout of the answer to a PING.
 const PING_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Tracks the Redis key `version_key`, which contains the number of changes in the feed, at the master that has this key.
+/// Tracks the Redis key `version_key` at the master that has this key. The key contains the number of changes in the feed.
 /// Notifies `nudge` of each change, and whenever a change may have been missed.
 pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Sender<u64>>) {
     let mut pauses = RetryPauses::new();

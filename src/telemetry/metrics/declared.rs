@@ -24,8 +24,7 @@ const DURATION_BUCKETS: [f64; 17] = [
 const FIRST_TOKEN_BUCKETS: [f64; 20] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0,
 ];
-/// The upper bounds of the buckets for the duration of admissions in seconds: from a quarter of a millisecond to more than the
-/// longest timeout of a call.
+/// The upper bounds of the buckets for the duration of admissions in seconds: from a quarter of a millisecond to one second.
 const ADMISSION_BUCKETS: [f64; 12] = [
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 ];
@@ -111,7 +110,7 @@ metrics! {
         state_bytes: Gauge = "weir_socket_state_bytes";
         /// Conversations of WebSockets that were dropped because their memory was used up.
         state_evicted: Counter = "weir_socket_state_evicted_total";
-        /// Requests that continue a conversation of their WebSocket, by whether it was still in memory.
+        /// Requests that continue a conversation of their WebSocket, by whether the conversation was still in memory.
         continuations: CounterFamily<1> = "weir_socket_continuations_total" ["state"];
         /// Open WebSockets to providers.
         lines_open: Gauge = "weir_provider_sockets_open";
@@ -162,10 +161,10 @@ metrics! {
         admitted_leased: Counter = "weir_admitted_leased_total";
         /// Leases that this node has.
         leases: Gauge = "weir_leases";
-        /// The amount in nano-USD by which a key can exceed its limits, by part. request: the largest cost of one request beyond
-        /// its hold since the start. grace: what a key can spend by grace on each node that is cut off from the store.
-        /// grace_account: what all keys of an account together can spend in this way. lease: the budget of this node's leases,
-        /// which can be overspent if the store loses its records of these leases.
+        /// The amount in nano-USD by which a key can exceed its limits, by part. request: the largest amount by which the cost of
+        /// a request has exceeded its hold since the start. grace: what a key can spend by grace on each node that is cut off
+        /// from the store. grace_account: what all keys of an account together can spend in this way. lease: the budget of this
+        /// node's leases, which can be overspent if the store loses its records of these leases.
         overspend_bound: GaugeFamily<1> = "weir_overspend_bound_nano_usd" ["part"];
         /// The amount in nano-USD that keys have spent by grace and that the store has not charged yet.
         grace_committed: Gauge = "weir_grace_committed_nano_usd";
@@ -214,12 +213,12 @@ metrics! {
         memory_max: Gauge = "weir_store_memory_max_bytes";
         /// The number of seconds by which this node's clock is ahead of the store's; 0 until the store's clock has been read.
         clock_offset: FloatGauge = "weir_clock_offset_seconds";
-        /// The time in seconds until a lease or the ledger first answers whether a request is admitted, including the write of
-        /// the record to the journal.
+        /// The time in seconds from the beginning of an admission to the first answer of a lease or of the ledger. The time
+        /// includes the write of the admission's record to the journal.
         admission: Histogram = "weir_admission_duration_seconds" in ADMISSION_BUCKETS;
         /// Events of the key cache, such as hits and misses.
         key_cache: CounterFamily<1> = "weir_key_cache_total" ["event"];
-        /// Hours of this node whose counters for the stability record the store has not accepted yet.
+        /// Hours for which the store has not accepted this node's counts for the stability record yet.
         stability_untold_hours: Gauge = "weir_stability_unpublished_hours";
         /// The Unix time at which the published stability record was last read from the store; 0 if it never was.
         stability_read_at: Gauge = "weir_stability_read_timestamp_seconds";

@@ -264,7 +264,7 @@ impl MetricKind for Gauge {
     }
 }
 
-/// Counts as 1 in a gauge until it is dropped.
+/// A guard that counts as 1 in a gauge until the guard is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard subtracts its one again"]
 pub(crate) struct GaugeGuard(IntGauge);

@@ -150,8 +150,8 @@ pub(super) const PROTOCOL: u32 = 1;
 pub(super) const SOCKETS_MAX: usize = 16;
 /// The maximum length of an offer, in bytes.
 const OFFER_BYTES_MAX: usize = 16 * 1024;
-/// The maximum length of any other message, in bytes. It is large, because [`StoreHandover`] contains the holds of all running
-/// requests.
+/// The maximum length of each message except an offer, in bytes. It is large, because [`StoreHandover`] contains the holds of all
+/// running requests.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
 /// The predecessor's offer. The listening sockets are sent with it, in the same order as in `sockets`.

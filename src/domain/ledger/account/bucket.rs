@@ -2,8 +2,8 @@
 //!
 //! A bucket consists of a level and a time at which it had this level. The unit of a level is 1/60000 of a request or of a token,
 //! so a limit of `n` per minute refills the bucket by `n` units per millisecond. The capacity of a bucket is `limit * 60000`. A
-//! bucket is full until the first request under the limit is admitted. Limits are capped at [`RateLimits::MAX`], so that every
-//! number is below 2^53.
+//! bucket is full until the first request to which its limit applies is admitted. Limits are capped at [`RateLimits::MAX`], so
+//! that every number is below 2^53.
 //!
 //! - At the time `now`, the level is `level + limit * dt`, clamped to the range from `-capacity` to `capacity` of the current
 //! limit. `dt` is `now - at`, clamped to the range from 0 to 120,000 ms. In 120,000 ms, a bucket refills from the lowest level

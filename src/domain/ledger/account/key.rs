@@ -37,8 +37,8 @@ pub(crate) struct KeyMirror {
     pub revoked: bool,
     /// The time at which the key expires, in seconds since the Unix epoch; `None` if it never expires.
     pub expires_at: Option<i64>,
-    /// The key's limits. The caller applies the `on_exhausted` and `finish_factor` settings of its own key record to running
-    /// answers, not those in this field.
+    /// The key's limits. For running answers, a node uses the `on_exhausted` and `finish_factor` settings in its own copy of the
+    /// key's record, not those in this field.
     pub terms: KeyTerms,
 }
 

@@ -1,14 +1,14 @@
 //! Leases at the account: how much a lease gets, and when all leases are recalled.
 //!
 //! **Growth.** A lease grows only under these conditions: It began today (UTC). The account exists and is not suspended. The
-//! key is neither revoked nor expired, and its mirror has the revision in the call. A lease begins only if it gets a part of each rate and of the slots
-//! that it wants: see [`super::pace`]. The growth is the wanted amount, limited to 1/[`PART_OF_LEFT`] of the remaining balance.
-//! It is also limited to 1/[`ALL_PART_OF_LEFT`] of the remaining balance; the amounts of all leases are subtracted from this
-//! limit. If the key has a quota, the same two limits are computed from the remaining quota and the amounts of the key's leases,
-//! and apply, too. If the growth would be less than 1/[`PART_OF_WANTED`] of the wanted amount, the lease does not grow. Divisions
-//! round down. When a lease of a key grows, the nearness of the balance and of the key's quota ends (see Recall). The nearness of
-//! other keys' quotas does not end. If a busy key could end that nearness repeatedly, the requests of the other keys would be
-//! delayed forever.
+//! key is neither revoked nor expired, and its mirror has the revision in the call. A lease begins only if it gets a part of
+//! every rate that it wants. If it wants slots, it must get some of them, too: see [`super::pace`]. The growth is the wanted
+//! amount, limited to 1/[`PART_OF_LEFT`] of the remaining balance. It is also limited to 1/[`ALL_PART_OF_LEFT`] of the remaining
+//! balance; the amounts of all leases are subtracted from this limit. If the key has a quota, two further limits apply. They are
+//! computed in the same way from the remaining quota and the amounts of the key's leases. If the growth would be less than
+//! 1/[`PART_OF_WANTED`] of the wanted amount, the lease does not grow. Divisions round down. When a lease of a key grows, the
+//! nearness of the balance and of the key's quota ends (see Recall). The nearness of other keys' quotas does not end. If a busy
+//! key could end that nearness repeatedly, the requests of the other keys would be delayed forever.
 //!
 //! **Sequence.** A call has no effect if its `turn` is not higher than that of the last call about the lease. It does not even
 //! renew the holder's node lease. A lease begins only if its number is higher than all numbers in earlier calls of its holder for
@@ -23,12 +23,12 @@
 //! the balance, and when a key with leases gets a higher revision. It also rises when rates or slots become near, and when money
 //! becomes near. The balance is near when the remaining balance is less than the amounts of all leases. A quota is near when the
 //! remaining quota is less than the amounts of the key's leases. This is checked after a hold is granted or refused, and after a
-//! top-up is granted. The balance and each quota raise the mark only once until a lease grows. The state of being near, with the
-//! time at which it began, is called nearness.
+//! top-up is granted. After the mark has risen because the balance or a quota became near, it does not rise again for this reason
+//! until a lease grows. The state of being near, with the time at which it began, is called nearness.
 //!
-//! **Top-ups.** If nothing remains for a top-up, the reply is [`TopUpReply::Recalling`] instead of a refusal under two
-//! conditions: there are leases under the exhausted limit, and the nearness of the limit began less than [`RECALL_MS`] ago. The
-//! top-up itself can begin the nearness.
+//! **Top-ups.** If nothing remains of the balance or of the quota, a top-up is refused, with one exception. The reply is
+//! [`TopUpReply::Recalling`] if leases have a part of this balance or quota, and its nearness began less than [`RECALL_MS`]
+//! ago. The top-up itself can begin the nearness.
 
 use crate::domain::{
     QuickMap,
@@ -234,7 +234,7 @@ pub(super) struct Recall {
 
 impl Recall {
     /// Returns the time at which the quota of the key `quota_of` became near. If `quota_of` is `None`, returns the time at which
-    /// the balance became near. Returns `None` if the quota or the balance is not near.
+    /// the balance became near. In both cases, returns `None` if this limit is not near.
     pub(super) fn near_since(&self, quota_of: Option<&KeyId>) -> Option<i64> {
         match quota_of {
             Some(key) => self.quotas_near_ms.get(key).copied(),

@@ -9,11 +9,11 @@
 //! **A call about a lease** first refills the buckets, taking into account the part that was lent before the call. `used` is the
 //! highest number reported
 //! so far, and `given` is at least `used`. The lent part that the holder does not want is put back into the buckets. With
-//! [`LeaseChange::Grow`], the lease is given the missing part, but not more than either of two maxima. The first is
-//! 1/[`PART_OF_LEFT`] of the remaining requests, tokens or slots. The second is 1/[`ALL_PART_OF_LEFT`] of them, from which
-//! everything lent is then subtracted. The maxima of the key and those of the account both apply. The lease is given nothing if
-//! the result is less than 1/[`PART_OF_WANTED`] of the missing part, or if less than half of a limit remains. A lease begins only
-//! if it is given some of every missing part.
+//! [`LeaseChange::Grow`], the lease is given the missing part, but at most the lower of two maxima. The first is
+//! 1/[`PART_OF_LEFT`] of the remaining requests, tokens or slots. The second is 1/[`ALL_PART_OF_LEFT`] of them; everything that
+//! is lent is subtracted from this second maximum. The maxima of the key and those of the account both apply. The lease is given
+//! nothing if the result is less than 1/[`PART_OF_WANTED`] of the missing part, or if less than half of a limit remains. A lease
+//! begins only if it is given some of every missing part.
 //!
 //! **The end** of a lease puts its lent part back. If the node lease of its holder lapses, the lent part is not put back, but the
 //! buckets refill.

@@ -14,7 +14,7 @@ use crate::domain::{
     wire::usage::RunKind,
 };
 
-/// Strings with and without characters that must be escaped, some shorter and some longer than a block.
+/// Strings of different lengths, with and without characters that must be escaped.
 pub(in crate::domain::ledger) fn text() -> impl Strategy<Value = String> {
     prop_oneof![3 => "[a-z0-9_.-]{0,40}", 1 => any::<String>(), 1 => "[a-z\"\\\\\n\u{1f}\u{7f}é中]{0,40}"]
 }

@@ -22,7 +22,7 @@ impl Record {
         matches!(bytes, [VERSION, kind::CHARGE | kind::RELEASE | kind::STEP, ..])
     }
 
-    /// Reads a record from its bytes; `None` if [`Record::write`] does not write such bytes.
+    /// Reads a record from its bytes, in the form that [`Record::write`] writes; `None` if the bytes are not those of a record.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [VERSION, form, fields @ ..] = bytes else {
             return None;

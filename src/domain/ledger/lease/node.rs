@@ -7,9 +7,9 @@
 //! call to the store about a lease runs at a time.
 //!
 //! Requests are admitted from a lease only within one second after the start of the last call to which the store has replied. So
-//! no request is admitted under terms that an operator changed more than a second ago. For the same reason, no request is
-//! admitted from a lease whose budget the store may have given to others. The store does this only after the lease's holder has
-//! made no call for `LEASE_MS`.
+//! after an operator has changed the terms, requests are admitted under the old terms for at most one second. The time limit also
+//! ensures that no request is admitted from a lease whose budget the store has given to other requests. The store does this only
+//! after the lease's holder has made no call for `LEASE_MS`.
 
 #[cfg(test)]
 mod tests;
@@ -379,8 +379,8 @@ fn half(amount: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(amount.nanos() / 2)
 }
 
-/// The number of expected requests for which a lease should have one free slot, in addition to the slots of running requests. The
-/// expected requests are those in the time for which the lease should suffice.
+/// The number of expected requests per free slot: with 4, a lease should have one free slot for every four expected requests. The
+/// expected requests are those in the time for which the lease should suffice. Running requests occupy further slots.
 const PART_AT_ONCE: u64 = 4;
 
 /// The rates and slots of a lease at its node. There are no limits until the store's first reply. A reply contains the total

@@ -272,7 +272,7 @@ impl PriceReader<'_, '_> {
     }
 
     /// Parses one tier. A missing cache price defaults to the input price. A missing price for audio or images defaults to the
-    /// price for text tokens of the same kind.
+    /// corresponding price for text tokens.
     fn tier(&mut self, raw: &RawTier) -> Tier {
         let (input, output) = (
             self.per_token(&raw.input, "input"),

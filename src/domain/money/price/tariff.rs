@@ -1,4 +1,4 @@
-//! The price of one model at one provider, in one version: an entry of a price list.
+//! The prices of one model at one provider: an entry of a price list that has a version.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,7 +24,8 @@ pub(crate) struct Tariff {
     pub provider: Option<String>,
     /// The published source of the prices, as written in the price list.
     pub source: String,
-    /// Token prices by the size of the prompt, in ascending order. The first tier is for any prompt.
+    /// The tiers of token prices, sorted by the prompt size that each tier requires, the smallest size first. The first tier is
+    /// for any prompt.
     pub tiers: Vec<Tier>,
     /// The price of a reasoning token. It applies together with `tiers`, but not with `service_tier_prices`. If it is missing,
     /// the price of an output token applies.
@@ -34,7 +35,7 @@ pub(crate) struct Tariff {
     /// `service_tier_prices`. If it is missing, the price of an input token applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_input: Option<TokenPrice>,
-    /// Prices per call of the provider's own tools, and per request.
+    /// The prices for calls of the provider's own tools, and the fee per request.
     pub per_call: PerCallPrices,
     /// Factors by which all token prices are multiplied.
     pub multipliers: Multipliers,
@@ -43,8 +44,8 @@ pub(crate) struct Tariff {
     pub service_tier_prices: BTreeMap<String, Vec<Tier>>,
 }
 
-/// Token prices for prompts above a size, in USD per 1M tokens. The complete request is charged at the highest tier that applies
-/// to the prompt.
+/// Token prices, in USD per 1M tokens, for prompts above a certain size. The complete request is charged at the highest tier that
+/// applies to the prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tier {
     /// The number of input tokens, cached ones included, that a prompt must exceed for this tier to apply.
@@ -90,8 +91,9 @@ pub(crate) struct PerCallPrices {
     pub request: CallPrice,
 }
 
-/// Factors by which token prices are multiplied. Each factor is listed under the name that the provider's answers contain. Upper
-/// and lower case are not distinguished. A name that is not listed has the factor 1.
+/// Factors by which token prices are multiplied. Each factor is listed under the name of its service tier, speed or geography, as
+/// this name occurs in the provider's answers. Upper and lower case are not distinguished. A name that is not listed has the
+/// factor 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Multipliers {
     /// Factors by service tier.
@@ -202,8 +204,8 @@ impl Tariff {
         counted.map_or(ExactSum::MAX, |counted| counted.sum())
     }
 
-    /// Returns each quantity with its price in the tier whose lower bound is `above_input_tokens`; `None` if the price has no
-    /// tiers.
+    /// Returns each count of tokens or calls with its price in the tier whose lower bound is `above_input_tokens`. Returns `None`
+    /// if there are no tiers.
     pub(crate) fn priced_counts(
         &self,
         usage: &Usage,
@@ -276,8 +278,8 @@ fn named<'a, T>(listed: &'a BTreeMap<String, T>, name: Option<&str>) -> Option<&
 /// The price version in the rows of requests to free models.
 pub(crate) const FREE_VERSION: &str = "free";
 
-/// The prices of one model at one provider, in one version, or the price of a free model. A request keeps the price with which it
-/// was admitted.
+/// Either the prices of one model at one provider, with the version of the price list that contains them, or the price of a free
+/// model. A request keeps the price with which it was admitted.
 ///
 /// The JSON form contains the version and, unless the model is free, the entry of the price list with all defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

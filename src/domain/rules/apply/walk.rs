@@ -65,7 +65,8 @@ struct Members<'t, 'r> {
     found: SmallVec<[usize; 8]>,
     /// The results of edits' conditions for this object: the edit's index, and whether its conditions hold.
     answers: SmallVec<[(usize, bool); 4]>,
-    /// The splices that rename a member, by the edit's index. They are dropped if another member already has the new name.
+    /// The splices that rename a member, by the edit's index. A splice is dropped if another member of the object already has the
+    /// new name.
     renamed: Vec<(usize, Splice<'r>)>,
     /// The indexes of the edits that would rename a member to a name that another member already has.
     taken: SmallVec<[usize; 8]>,
@@ -231,8 +232,8 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         Ok(())
     }
 
-    /// Whether an edit's conditions on the body hold for a member of this object. They are evaluated once for all members of the
-    /// same name.
+    /// Whether an edit's conditions on the body hold for a member of the object of `members`. The conditions are evaluated once
+    /// for all members of the same name.
     fn applies(&mut self, edit: &'r BodyEdit, index: usize, members: &mut Members<'t, 'r>) -> bool {
         if edit.when.is_empty() {
             return true;
@@ -245,8 +246,8 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         answer
     }
 
-    /// Whether an edit's conditions on the body hold. `holder` is the object that contains the edited member, or the edited array
-    /// element.
+    /// Whether an edit's conditions on the body hold. `holder` is either the object that contains the edited member, or the
+    /// edited array element itself.
     fn fields_hold(&mut self, edit: &'r BodyEdit, holder: &ValueView<'t>) -> bool {
         let on_holder = edit
             .field_tests()

@@ -18,8 +18,8 @@ use crate::domain::{
     },
 };
 
-/// The name of the credential for which requests are translated. No answer was created with a credential of this name, so all
-/// reasoning that the client sends back is dropped.
+/// The name of the credential that is assumed for the translation of an explained request. No answer was created with a
+/// credential of this name, so the translation drops all reasoning that the client sends back.
 const CREDENTIAL: &str = "explain";
 
 /// The protocol of a client whose request is to be translated, and the mode of the translation.
@@ -53,8 +53,8 @@ impl TranslationQuestion {
     /// Returns the client's operation, and the provider's operation to which weir translates it.
     ///
     /// # Errors
-    /// The provider speaks the client's protocol or has no endpoint for translated requests, or the requested operation belongs
-    /// to another protocol or only counts tokens.
+    /// There is an error in four cases. The provider speaks the client's protocol. The provider has no endpoint for translated
+    /// requests. The requested operation does not belong to the client's protocol. The requested operation only counts tokens.
     pub(super) fn operations(
         &self,
         question: &ExplainRequest<'_>,

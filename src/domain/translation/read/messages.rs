@@ -87,7 +87,7 @@ struct MessagesRequestReader<'a, 't> {
     withdrawn_tools: BTreeSet<Cow<'a, str>>,
     /// The path of the first tool that cannot be offered to this provider; `None` if all can be offered.
     omitted_tool: Option<String>,
-    /// For each call, the name of its tool at the provider, by the provider's id of the call.
+    /// The names of the called tools, by the ids of the calls. The names and the ids are those that the provider gets.
     called_names: QuickMap<Cow<'a, str>, Cow<'a, str>>,
     /// The member `thinking`.
     thinking: ThinkingSetting,
@@ -121,7 +121,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a request that has tools and allows calls if none of its tools can be offered.
+    /// Refuses a request that allows calls and has tools, none of which can be offered to the provider.
     fn check_omitted_tool(&self) -> Result<(), Untranslatable> {
         let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
         match &self.omitted_tool {

@@ -95,7 +95,7 @@ struct ResponsesRequestReader<'a, 't> {
     losses: &'t mut TranslationLosses,
     /// The index of each tool of the conversation, by its name at the provider.
     tool_indexes: QuickMap<Cow<'a, str>, usize>,
-    /// For each call, the name of its tool at the provider, by the provider's id of the call.
+    /// The names of the called tools, by the ids of the calls. The names and the ids are those that the provider gets.
     called_names: QuickMap<Cow<'a, str>, Cow<'a, str>>,
     /// The path of the first tool that only another provider can run; `None` if there is no such tool.
     hosted_tool: Option<String>,
@@ -156,7 +156,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a request that has tools and allows calls if none of its tools can be offered.
+    /// Refuses a request that allows calls and has tools, none of which can be offered to the provider.
     fn check_hosted_tool(&self) -> Result<(), Untranslatable> {
         let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
         match &self.hosted_tool {

@@ -46,8 +46,8 @@ pub(crate) enum PickRule {
     Count,
     /// Count the strings that begin with one of these prefixes.
     CountBeginning(&'static [&'static str]),
-    /// Set bits in the marks of the object that contains the string (see [`ObjectMarks`]). The bits are those of the entry in
-    /// `words` that is equal to the string; without such an entry, they are `other`.
+    /// Set bits in the marks of the object that contains the string (see [`ObjectMarks`]). If an entry in `words` contains this
+    /// string, the entry's bits are set. Otherwise the bits `other` are set.
     Mark {
         /// The strings to compare with, each with the bits to set.
         words: &'static [(&'static str, u8)],
@@ -482,7 +482,8 @@ pub(super) fn is_blank(scalar: &[u8]) -> bool {
     matches!(scalar, b"null" | b"false" | b"\"\"") || is_zero()
 }
 
-/// The marks of an object. Its members set them while the object is read. Marks allow conditions on several members.
+/// The marks of an object. The values of the object's members set them while the object is read. With marks, a rule can depend on
+/// several members of the same object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObjectMarks {
     /// The bits that the object's members have set.
@@ -493,9 +494,8 @@ pub(crate) struct ObjectMarks {
 }
 
 impl ObjectMarks {
-    /// Sets bits for the value of a member, if `json` is a string. The bits are those of the entry in `words` that is equal to
-    /// the string; without such an entry, they are `other`. If `too_long` is true, the value was not buffered, and is equal to no
-    /// entry.
+    /// Sets bits for the value of a member, if `json` is a string. If an entry in `words` contains this string, the entry's bits
+    /// are set. Otherwise the bits `other` are set. If `too_long` is true, the value was not buffered, and is equal to no entry.
     pub(super) fn mark_word(&mut self, words: &[(&str, u8)], other: u8, json: &[u8], too_long: bool) {
         let text = match json {
             [b'"', inner @ .., b'"'] if !too_long => inner,

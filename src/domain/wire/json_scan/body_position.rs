@@ -158,8 +158,8 @@ impl BodyPosition {
         }
     }
 
-    /// Returns the position that determines the members whose keys do not denote a model. If this position is that of a model's
-    /// name in content, the position of the surrounding content is returned; otherwise this position itself.
+    /// Returns the position for which the table contains the members that do not name a model. For the position of a model's name
+    /// in content, this is the position of the surrounding content. For any other position, it is the position itself.
     const fn without_model(self) -> Self {
         match self {
             Self::BlockModel => Self::Blocks,

@@ -187,7 +187,7 @@ pub(super) enum OutputLimit {
 }
 
 impl OutputLimit {
-    /// Adds the value of one member; `None` if it is not an integer.
+    /// Adds the value of one member. `integer` is `None` if the value is not an integer.
     pub(super) fn add(&mut self, integer: Option<u64>) {
         *self = match (*self, integer) {
             (Self::Unclear, _) | (_, None | Some(0)) => Self::Unclear,
@@ -206,9 +206,9 @@ impl OutputLimit {
 
 impl OutputLimits {
     /// Returns the maximum number of output tokens of the answer, including reasoning, for a request in this protocol; `None` if
-    /// the request has no unambiguous limit. In a Messages request the limit applies to each run of the model. If models of
-    /// `fallbacks` have limits of their own, the largest limit is returned. In a Gemini-style request the limit covers all
-    /// candidates together.
+    /// the request has no unambiguous limit. In a Messages request the limit applies to each run of the model. A Messages request
+    /// can set a limit for each model in its list `fallbacks`. In this case, the largest of all the request's limits is returned.
+    /// In a Gemini-style request the limit covers all candidates together.
     pub fn for_protocol(&self, protocol: Protocol) -> Option<u64> {
         match protocol {
             Protocol::Messages => self.max_tokens.number(),

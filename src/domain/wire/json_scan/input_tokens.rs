@@ -1,15 +1,16 @@
 //! Estimates the input tokens of a request before the provider reports them.
 //!
-//! The estimate gets every key and value from the scan of the body. The first [`EXACT_BYTES`] of the text are counted completely.
-//! Of the rest of the text, only one block in [`SAMPLED_EVERY`] is counted, so that a long conversation does not cost the time of
-//! a second pass. A base64 payload is estimated from its kind and length, and only its first and last bytes are read. The
-//! structure is estimated as providers render it for the model: field names in messages take few tokens, and the schemas of tools
-//! are text.
+//! The scan of the body passes every key and value to the estimate. The first [`EXACT_BYTES`] of the text are counted completely.
+//! Of the rest of the text, only one block in [`SAMPLED_EVERY`] is counted, so that the estimate takes much less time than a
+//! second pass over a long conversation. A base64 payload is estimated from its kind and length, and only its first and last
+//! bytes are read. The structure is estimated as providers render it for the model: field names in messages take few tokens, and
+//! the schemas of tools are text.
 
 use crate::domain::wire::json_pick::TextCounter;
 use crate::domain::wire::tokens::TokenFactor;
 
-/// The number of tokens of an image of any size: the number that providers charge for an image of a megapixel or more.
+/// The number of tokens that the estimate assumes for every image. Providers charge this number for an image of a megapixel or
+/// more.
 const IMAGE_TOKENS: u64 = 1_600;
 /// The number of tokens that each block of [`DOCUMENT_STEP_BYTES`] in a base64 document takes. The last block can be shorter. A
 /// document is a PDF or an unknown payload.

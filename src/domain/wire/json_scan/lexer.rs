@@ -48,9 +48,10 @@ pub(super) struct StrictLexer {
     levels: Levels,
     /// Whether the contents of strings are checked.
     is_checking: bool,
-    /// Whether the last string or key contains a backslash. Set only while strings are checked.
+    /// Whether the last string or key contains a backslash. The value has a meaning only if the lexer checks strings.
     pub(super) is_escaped: bool,
-    /// The offset of an unpaired surrogate in the last string or key; `None` if it has none. Set only while strings are checked.
+    /// The offset of an unpaired surrogate in the last string or key; `None` if it has none. The value has a meaning only if the
+    /// lexer checks strings.
     pub(super) lone_surrogate: Option<usize>,
 }
 
@@ -289,8 +290,8 @@ impl StrictLexer {
         self.fault_after(text, (0, fault))
     }
 
-    /// Returns the error for a fault `offset` bytes after the current position. At the end of the text, the error is that the
-    /// text ends too early.
+    /// Returns the error for a fault `offset` bytes after the current position. If the text ends before or at the place of the
+    /// fault, the error is that the text ends too early.
     #[cold]
     fn fault_after(&self, text: &[u8], (offset, fault): (usize, JsonFault)) -> ScanError {
         let at = self.at + offset;
@@ -378,7 +379,7 @@ impl Levels {
 /// digit. The caller checks what follows the number.
 ///
 /// # Errors
-/// The offset at which a digit is missing.
+/// A digit is missing. The error is the offset of the missing digit.
 pub(super) fn number_length(text: &[u8]) -> Result<usize, usize> {
     let peek = |at: usize| text.get(at).copied();
     let mut at = usize::from(peek(0) == Some(b'-'));

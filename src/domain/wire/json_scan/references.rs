@@ -1,6 +1,6 @@
-//! Finds the references to state at a provider in a request body (see [`crate::domain::wire::provider_state`]), and the names of
-//! models other than the requested one. The protocol determines at which positions they are. The user's own data never contains
-//! them.
+//! Finds two things in a request body: the references to state at a provider (see [`crate::domain::wire::provider_state`]), and
+//! the names of models other than the requested one. The protocol determines the positions at which they can be. The user's own
+//! data is not searched for them.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -95,7 +95,7 @@ impl ReferenceReader {
         Ok(())
     }
 
-    /// Whether weir reads the next value if it is a string. That value is inside `depth` containers.
+    /// Whether the reader uses the next value if that value is a string. The value is inside `depth` containers.
     pub(super) fn is_string_read(&self, depth: usize) -> bool {
         self.next
             .unwrap_or_else(|| self.container_position(depth))
@@ -211,8 +211,9 @@ pub(super) struct InputItem {
     has_role: bool,
     /// Whether the item has a member other than those that every item can have.
     has_more: bool,
-    /// The kinds of content that the item itself contains, one bit for each (see [`CONTENT`] and the constants after it). `came`
-    /// has the bits of the members that have occurred, and `came_twice` the bits of those that have occurred at least twice.
+    /// The kinds of content that the item itself contains, one bit for each kind (see [`CONTENT`] and the constants after it). A
+    /// bit is set in `came` if the item has a member for this kind of content, and in `came_twice` if it has more than one such
+    /// member.
     own: u8,
     came: u8,
     came_twice: u8,

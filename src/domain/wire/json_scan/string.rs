@@ -228,8 +228,8 @@ fn plain_words(bytes: &[u8]) -> usize {
 }
 
 /// Finds the first byte of `word` that is a quote, a backslash or below 0x20: the lowest bit that is set in the result is the top
-/// bit of that byte. The bits above the lowest one have no meaning, because a borrow can set them. Bytes of 0x80 and above are
-/// ignored, because all these characters are ASCII.
+/// bit of that byte. The higher bits of the result have no meaning, because a borrow can set them. Bytes of 0x80 and above are
+/// ignored, because quotes, backslashes and control characters are ASCII.
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = 0x8080_8080_8080_8080;
@@ -273,7 +273,8 @@ keys! {
     Content: b"content",
     Contents: b"contents",
     Conversation: b"conversation",
-    /// A member of content whose value never names state or models: the user's own map, or a tool's arguments or definition.
+    /// A member that occurs in content. Its value never names state or models: it is the user's own map, or a tool's arguments or
+    /// definition.
     Data:
         b"args" | b"arguments" | b"attributes" | b"client_metadata" | b"env" | b"error" | b"input_examples"
         | b"input_schema" | b"labels" | b"metadata" | b"parameters" | b"parametersJsonSchema"
@@ -302,12 +303,12 @@ keys! {
     MaxTokens: b"max_tokens",
     Messages: b"messages",
     Model: b"model",
-    /// A model under a name other than `model` (see [`is_model_key`]), or a preference that guides the provider's choice of a
-    /// model.
+    /// A member that names a model but has a key other than `model` (see [`is_model_key`]), or a preference that guides the
+    /// provider's choice of a model.
     OtherModel:
         b"featureSelectionPreference" | b"feature_selection_preference" | b"modelRoutingPreference"
         | b"model_routing_preference",
-    /// A member outside of content whose value is the user's own data, or names only tools.
+    /// A member that occurs outside of content. Its value is the user's own data, or names only tools.
     OwnMap:
         b"annotations" | b"configs" | b"customConfigs" | b"custom_configs" | b"filters" | b"headers" | b"output_schema"
         | b"tool_choice",
@@ -331,7 +332,7 @@ keys! {
     SystemInstruction: b"systemInstruction" | b"system_instruction",
     Text: b"text",
     Thread: b"thread",
-    /// A member of content that is a tool's definition, or contains one.
+    /// A member that occurs in content. Its value is a tool's definition, or contains one.
     ToolDefinition: b"tool" | b"tool_changes",
     Tools: b"tools",
     TunnelId: b"tunnel_id",
@@ -350,7 +351,8 @@ impl BodyKey {
     }
 }
 
-/// Whether the name of a member says that its value is one or more models: `model_name`, `judgeModel`, `models`.
+/// Whether a member's name says that the member's value names one or more models. Such names are `model_name`, `judgeModel` and
+/// `models`.
 fn is_model_key(name: &[u8]) -> bool {
     let one = name.strip_suffix(b"s").unwrap_or(name);
     let ends: [&[u8]; 4] = [b"_name", b"Name", b"_id", b"Id"];

@@ -25,8 +25,8 @@ pub struct Tape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TapeEntry {
     start: u32,
-    /// The position at which the token ends. For the opening of a container, the index of the entry that closes it, or
-    /// [`NOT_CLOSED`] if that entry is not on the tape.
+    /// The position at which the token ends. If the token opens a container, this field is instead the index of the entry that
+    /// closes the container, or [`NOT_CLOSED`] if that entry is not on the tape.
     end: u32,
     kind: JsonTokenKind,
 }
@@ -52,8 +52,8 @@ impl Tape {
 pub(super) struct TapeRecorder {
     tape: Tape,
     entries_max: usize,
-    /// The index of the entry that opens the innermost open container. Until a container closes, the `end` of its entry is the
-    /// index of the container around it.
+    /// The index of the entry that opens the innermost open container. While a container is open, the field `end` of the entry
+    /// that opens it is the index of the entry that opens the container around it.
     innermost: u32,
 }
 
@@ -206,7 +206,8 @@ impl<'t> TapeReader<'t> {
         }
     }
 
-    /// Skips the container whose first token was read last, if its end is on the tape. Returns the position of that end.
+    /// Skips the container that begins with `first`, the token that was read last. Returns the position of the container's end.
+    /// If the end is not on the tape, skips nothing and returns `None`.
     fn skip_container(&mut self, first: JsonToken) -> Option<usize> {
         let opened = self.entries.get(self.next.checked_sub(1)?)?;
         if opened.start as usize != first.start || opened.end == NOT_CLOSED {

@@ -26,8 +26,8 @@ const ERROR: usize = 4;
 const ERROR_TYPE: usize = 5;
 const ERROR_CODE: usize = 6;
 const CHOICES: usize = 7;
-/// The index of the first path of content. The paths of all other kinds of content follow, those of streams before those of
-/// bodies.
+/// The index of the first path that leads to content. The paths after it lead to the other kinds of content, first in the chunks
+/// of streams and then in complete bodies.
 const FIRST_CONTENT: usize = 8;
 /// The paths that can have values in a chunk that only adds text.
 const OF_TEXT: [usize; 12] = [
@@ -90,8 +90,8 @@ const fn delta_path(segments: &'static [crate::domain::wire::json_pick::PickSegm
     PickPath::new(segments, PickRule::Presence)
 }
 
-/// The names of the fields of a usage report. Some hosts report cached tokens next to the object with the details instead of in
-/// it.
+/// The names of the fields of a usage report. Some hosts do not report the cached tokens in `prompt_tokens_details`, but in a
+/// field next to it.
 const USAGE_FIELDS: [&str; 7] = [
     "prompt_tokens",
     "completion_tokens",

@@ -38,8 +38,8 @@ impl AnswerDialect {
         }
     }
 
-    /// Handles an event of a stream, which the picker has read completely. `name` is the event's `event` field, which is used if
-    /// the event's data has no `type`.
+    /// Handles an event of a stream. The picker has read the event completely. `name` is the event's `event` field, which is used
+    /// if the event's data has no `type`.
     pub(super) fn on_event(&mut self, picker: &Picker, name: &[u8], facts: &mut AnswerFacts) {
         match self {
             Self::Messages(state) => state.on_event(picker, name, facts),
@@ -82,9 +82,10 @@ impl AnswerDialect {
         }
     }
 
-    /// Returns the members of an event that can differ in the next event, if this event only adds text to an answer that already
-    /// has content; `None` for any other event. A later event that differs only in its text and these members adds its text, and
-    /// changes nothing else except the sequence number (see [`Self::set_number`]) and the usage (see [`Self::set_usage`]).
+    /// Returns the members that can have other values in the next event, if this event only adds text to an answer that already
+    /// has content; `None` for any other event. If a later event differs from this event only in its text and in these members,
+    /// it adds its text to the answer. Apart from that, it can change only the sequence number (see [`Self::set_number`]) and the
+    /// usage (see [`Self::set_usage`]).
     pub(super) fn text_delta(&self, picks: &Picks<'_>) -> Option<TextDelta> {
         let varying = match self {
             Self::Messages(_) => messages::MessagesState::is_text_delta(picks).then_some([].as_slice())?,
@@ -222,8 +223,8 @@ impl AnswerDialect {
         }
     }
 
-    /// Returns the in-band error as a server-sent event. `number` is the sequence number of the last event, if this state has not
-    /// handled that event.
+    /// Returns the in-band error as a server-sent event. If this state has not handled the last event, `number` is the sequence
+    /// number of that event; otherwise it is `None`.
     pub(super) fn failure_event(&self, why: Break, facts: &AnswerFacts, number: Option<u64>) -> Vec<u8> {
         match self {
             Self::Messages(_) => messages::failure_event(why),

@@ -144,8 +144,8 @@ struct GeminiReport {
 impl GeminiReport {
     /// Reads a usage report. The prompt's count includes the cached tokens. The candidates' count does not include the thoughts,
     /// unless the total shows that it does (see [`are_thoughts_included`]). The prompt's count does not include tool prompts.
-    /// Each count with details includes its audio and image tokens. The details of the prompt also include cached tokens. Of the
-    /// vendor's two services, one reports the tier as `serviceTier`, the other as `trafficType`.
+    /// Each count includes the audio and image tokens that its details list. The details of the prompt also include cached
+    /// tokens. Of the vendor's two services, one reports the tier as `serviceTier`, the other as `trafficType`.
     fn from_fields(fields: [ReportField<'_>; USAGE_FIELDS.len()]) -> Self {
         let [
             prompt,
@@ -316,8 +316,8 @@ impl GeminiState {
 }
 
 /// Whether the count of the candidates includes the thoughts. It does if the total is the sum of prompt and candidates. If the
-/// total is another number, the vendor's documentation applies, which says that the thoughts are counted separately
-/// (<https://ai.google.dev/api/generate-content#UsageMetadata>).
+/// total is another number, the count does not include the thoughts, because the vendor's documentation says that they are
+/// counted separately (<https://ai.google.dev/api/generate-content#UsageMetadata>).
 fn are_thoughts_included(candidates: u64, thoughts: u64, [prompt, tool_prompt]: [u64; 2], total: Option<u64>) -> bool {
     let sum = |counts: &[u64]| counts.iter().copied().fold(0, u64::saturating_add);
     let is_total = |counts: &[u64]| total == Some(sum(counts));
@@ -413,8 +413,9 @@ const fn content_part(segments: &'static [PickSegment]) -> PickPath {
 
 /// The candidates of an answer so far, one bit for each.
 ///
-/// A finish reason ends its candidate only until more content follows: the output of a tool that the provider runs ends with a
-/// reason of its own, and some servers send an empty reason first, or a reason in each chunk.
+/// A candidate with a finish reason has ended, unless more of its content follows. The output of a tool that the provider runs
+/// ends with a finish reason of its own, and the candidate continues after it. Some servers send an empty finish reason before
+/// the real one, or send a finish reason in each chunk.
 #[derive(Clone, Copy, Debug, Default)]
 struct Candidates {
     begun: u64,
@@ -424,8 +425,8 @@ struct Candidates {
 }
 
 impl Candidates {
-    /// Handles the candidates of a chunk. If a candidate has no number, its position in the chunk is used as the number, because
-    /// an `index` of zero is omitted. `refuses` is true if the chunk refuses the prompt.
+    /// Handles the candidates of a chunk. Providers omit an `index` of zero, so a candidate without an `index` gets its position
+    /// in the chunk as its number. `refuses` is true if the chunk refuses the prompt.
     fn on_chunk(&mut self, candidates: impl Iterator<Item = ObjectMarks>, refuses: bool) {
         for (place, ObjectMarks { bits, number }) in (0..PLACES).chain(std::iter::repeat(PLACES)).zip(candidates) {
             let candidate = 1 << number.unwrap_or(place).min(PLACES - 1);
@@ -460,7 +461,7 @@ macro_rules! count {
     };
 }
 
-/// The rule that counts the media types of images.
+/// The rule that counts the strings that begin with `image`, as the media types of images do.
 const IMAGE: PickRule = PickRule::CountBeginning(&["image"]);
 
 /// The paths that count, in this order, the calls of the provider's own tools, the results of these calls, and images.

@@ -274,8 +274,8 @@ impl Observer {
         }
     }
 
-    /// Returns the answer including the current event or body, if the event lacks only its end or the body has not ended;
-    /// otherwise `None`.
+    /// Returns the answer as it would be if the current event or body ended here. Returns `None` if no event or body is
+    /// unfinished, or if the JSON value of the current event is incomplete.
     fn unfinished_answer(&self) -> Option<AnswerProgress> {
         match &self.frame {
             FramingState::Sse(EventStreamState { framer, .. })

@@ -116,9 +116,9 @@ fn responses_code(status: u16) -> &'static str {
     }
 }
 
-/// Returns the error status of a body that is an error although it came with a 2xx status. Such a body has no content and shows
-/// the failure in one of three ways: its `success` is false, its `code` is an HTTP status of 400 or above, or it has an `error`.
-/// `None` if the body is not an error or cannot be read.
+/// Returns the error status of a body that is an error although it came with a 2xx status. Such a body has no member `content`,
+/// `output` or `candidates`. It shows the failure in one of three ways: its `success` is false, its `code` is an HTTP status of
+/// 400 or above, or it has an `error`. `None` if the body is not an error or cannot be read.
 pub(crate) fn failure_in_success(body: &[u8]) -> Option<u16> {
     let Value::Object(fields) = serde_json::from_slice(body.get(..ERROR_BODY_BYTES_MAX).map_or(body, |_| b"")).ok()?
     else {
@@ -239,7 +239,7 @@ fn truncate_chars(text: &str, chars_max: usize) -> String {
 
 /// The maximum number of reports that are read from a validation error of FastAPI.
 const REPORTS_MAX: usize = 16;
-/// The maximum number of steps that are read from the location in a report.
+/// The maximum number of keys and indexes that are read from the location in a validation report.
 const STEPS_MAX: usize = 16;
 /// Strings that identify a body as markup. A body that begins with `<` is also markup.
 const MARKUP: [&str; 5] = ["<html", "<!doctype", "<head", "<body", "<title"];
@@ -308,8 +308,8 @@ fn word_from_value(value: &Value) -> Option<String> {
     }
 }
 
-/// The minimum length of a provider's secret, in characters. weir masks the secret where a provider repeats it. It could not do
-/// this with a shorter secret, because parts of it also occur in unrelated texts.
+/// The minimum length of a provider's secret, in characters. weir masks the secret where a provider repeats it. weir could not
+/// mask a shorter secret, because parts of a short secret also occur in unrelated texts.
 pub(crate) const CREDENTIAL_CHARS_MIN: usize = 12;
 /// The text that replaces a part that resembles the credential.
 const MASK: &[u8] = b"***";
@@ -422,9 +422,9 @@ const OUTPUT_WORDS: [&str; 4] = [
 const INPUT_WORDS: [&str; 3] = ["input", "prompt", "messages"];
 /// Phrases that follow the number of input tokens in a message that also states the requested output.
 const BEHIND_INPUT: [&str; 4] = [" input tokens", " in the messages", " in your prompt", " of text input"];
-/// Phrases that precede the number of input tokens in such a message.
+/// Phrases that precede the number of input tokens in a message that also states the requested output.
 const BEFORE_INPUT: [&str; 2] = ["context limit: ", "input token count ("];
-/// Phrases that precede the size of the model's context, in tokens, in such a message.
+/// Phrases that precede the size of the model's context, in tokens, in a message that also states the requested output.
 const BEFORE_CONTEXT: [&str; 4] = [
     "maximum context length is ",
     "maximum context length (",

@@ -198,10 +198,10 @@ impl ResponsesState {
         picks.raw(TYPE).is_some() || !name.is_empty()
     }
 
-    /// Returns the members of an event that can differ in the next one, if the event only adds text (see
-    /// [`super::dialect::AnswerDialect::text_delta`]); otherwise `None`. Such an event has a sequence number. It can also have
-    /// padding, which hides the length of the text (<https://platform.openai.com/docs/api-reference/responses/create>,
-    /// `include_obfuscation`).
+    /// Returns the members that can have other values in the next event, if this event only adds text (see
+    /// [`super::dialect::AnswerDialect::text_delta`]); otherwise `None`. These members are the sequence number, if this event has
+    /// one, and the padding, which hides the length of the text
+    /// (<https://platform.openai.com/docs/api-reference/responses/create>, `include_obfuscation`).
     pub(super) fn varying_members(picks: &Picks<'_>) -> Option<&'static [VaryingMember]> {
         let is_delta = picks.raw(TYPE).is_some_and(|kind| kind.ends_with(br#".delta""#));
         if !(is_delta && picks.has_only(&[TYPE, SEQUENCE, DELTA])) {

@@ -7,11 +7,11 @@ use crate::domain::wire::json_pick::{
     PickSegment::{self, Each, Key},
 };
 
-/// The maximum number of digits of a number that is allowed to differ. Every parser reads a number of this length without loss of
-/// precision.
+/// The maximum number of digits of a number that can differ from event to event. Every parser reads a number of this length
+/// without loss of precision.
 const DIGITS_MAX: usize = 15;
 
-/// A member of a protocol's events whose value differs from event to event.
+/// A member whose value can differ from event to event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VaryingMember {
     /// The member's key as it is written, including its quotes.
@@ -36,7 +36,7 @@ pub(super) enum VaryingKind {
 /// The properties of an event that only adds text and, possibly, usage.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextDelta {
-    /// The members that can differ in the next such event.
+    /// The members that can differ in the next event that only adds text.
     pub(super) varying: &'static [VaryingMember],
     /// The usage in the event; `None` if it has none.
     pub(super) usage: Option<VerbatimMember>,

@@ -131,7 +131,7 @@ pub(crate) enum ProviderEventKind {
     Created,
     /// `response.completed`: the last event of a complete response.
     Completed,
-    /// `response.failed` and `response.incomplete`: the last event of any other response.
+    /// `response.failed` or `response.incomplete`: the last event of a response that is not complete.
     Unfinished,
     /// `error`: the last event of a response, or the only answer to a request.
     Error,

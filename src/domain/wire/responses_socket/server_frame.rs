@@ -315,7 +315,8 @@ fn is_replayable(item: &[u8]) -> bool {
     !is_reasoning || encrypted.is_some_and(|text| !text.is_empty())
 }
 
-/// Returns the events with which weir answers a warm-up: a complete response without output.
+/// Returns the events with which weir itself answers a request that only prepares a conversation on a socket: a complete response
+/// without output.
 pub(crate) fn warm_up_events(id: &str, model: &str, created_at: i64) -> Vec<u8> {
     let response = |status: &str, usage: Value| {
         json!({

@@ -46,7 +46,7 @@ pub(crate) const OUTPUT_PLAUSIBLE: u64 = 1_000_000;
 /// The maximum number of calls of each tool that are accepted in the report of one answer.
 pub(crate) const CALLS_PLAUSIBLE: u64 = 1_000;
 /// The maximum number of runs of a model for one answer, if the number is known only from the calls of the provider's own tools.
-/// Ten is the vendor's limit (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools>).
+/// Ten is Anthropic's limit (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools>).
 pub(crate) const RUNS_BY_TOOLS_MAX: u64 = 10;
 /// The maximum number of tokens that are accepted for one image. The vendors' largest images have 6,240 tokens
 /// (<https://platform.openai.com/docs/guides/image-generation>) and 2,000 tokens
@@ -68,7 +68,7 @@ pub(crate) struct Evidence<'a> {
     pub extent: AnswerExtent,
     /// The estimated input tokens, without the model's factor: [`crate::domain::wire::json_scan::Scan::input_tokens`].
     pub input_scanned: u64,
-    /// The estimated tokens of the text that passed, without the model's factor:
+    /// The estimated tokens of the answer's text that has passed through weir, without the model's factor:
     /// [`crate::domain::wire::protocol::Observer::output_estimate`].
     pub output_observed: u64,
     /// The factor for the model's input tokens.
@@ -80,7 +80,7 @@ pub(crate) struct Evidence<'a> {
     /// The output limit in the request, in tokens; `None` if it has none (see
     /// [`crate::domain::wire::json_scan::Scan::output_limits`]).
     pub output_requested: Option<u64>,
-    /// The work in the answer that `output_requested` does not cover.
+    /// The parts of the answer that can raise its output above `output_requested`.
     pub unlimited: UnlimitedWork,
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn bill(evidence: &Evidence<'_>) -> BilledUsage {
 }
 
 impl Evidence<'_> {
-    /// Returns the estimated tokens of the text that passed, without regard to the requested limit.
+    /// Returns the estimated tokens of the answer's text that has passed through weir, even if they exceed the requested limit.
     fn output_estimate(&self) -> u64 {
         self.output_factor.apply(self.output_observed)
     }
@@ -271,9 +271,9 @@ impl<'a> ReportedRuns<'a> {
         }
     }
 
-    /// Raises the output of an incomplete report to the estimate of the text that passed, because a Messages provider reports
-    /// only one output token at the start. Reported input is not changed unless it is zero: some servers report zeros first, and
-    /// the input only at the end.
+    /// Raises the output of an incomplete report to the estimate of the text that has passed through weir. This is necessary
+    /// because a Messages provider reports only one output token at the start. Reported input is not changed unless it is zero:
+    /// some servers report zeros first, and the input only at the end.
     fn raise_to_estimate(&mut self) {
         let estimate = self.evidence.estimate();
         let missing = estimate.output_total().saturating_sub(self.answer_output());

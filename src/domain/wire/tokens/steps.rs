@@ -3,8 +3,8 @@
 //!
 //! A tokenizer first splits a text into pieces at the edges of words, numbers, punctuation and white space. Then it splits each
 //! piece into tokens of its vocabulary. So a byte at the beginning of a piece has a higher value, and a long piece is worth more
-//! than a short one. For this reason, there are different places within a word, a number or a run. Counting a byte takes two
-//! lookups and no branches.
+//! than a short one. For this reason, there are different places within a word, within a number, and within a series of other
+//! characters of one kind. Counting a byte takes two lookups and no branches.
 
 use crate::domain::wire::tokens::O200K;
 
@@ -28,19 +28,20 @@ const NEWLINE: u8 = 5;
 const JOINER: u8 = 6;
 const PUNCTUATION: u8 = 7;
 const CONTROL: u8 = 8;
-/// The byte 0x80, which is never the first byte of a character. The next constant is the class of all other such bytes.
+/// The byte 0x80. Like the bytes of the class `WITHIN`, it continues a character and never begins one.
 const WITHIN_80: u8 = 9;
 const WITHIN: u8 = 10;
-/// The first byte of a character of two bytes: C2. The next constants are for Latin, Greek and Cyrillic letters, and for other
-/// scripts.
+/// The byte C2, which begins a character of two bytes. The next four classes contain the other bytes that begin a character of
+/// two bytes. The characters are Latin letters, Greek letters, Cyrillic letters, and letters of other scripts, in this order.
 const LATIN_SIGN: u8 = 11;
 const LATIN: u8 = 12;
 const GREEK: u8 = 13;
 const CYRILLIC: u8 = 14;
 const TWO_BYTES: u8 = 15;
-/// The first byte of a character of three bytes: scripts of India and South-East Asia. The next constants are for Vietnamese
-/// Latin, Georgian and others; symbols; Japanese syllables and symbols; Chinese characters; Korean syllables; wide forms. The
-/// last one is for characters of four bytes, which are mostly emoji.
+/// The byte that begins the characters of three bytes in the scripts of India and South-East Asia. The next six classes contain
+/// the other bytes that begin a character of three bytes: `E1` for Vietnamese Latin letters, Georgian and other scripts, `SIGN`
+/// for symbols, `E3` for Japanese syllables and symbols, `HAN` for Chinese characters, `HANGUL` for Korean syllables, and `WIDE`
+/// for wide forms. `FOUR_BYTES` is for characters of four bytes, which are mostly emoji.
 const INDIC: u8 = 16;
 const E1: u8 = 17;
 const SIGN: u8 = 18;
@@ -292,7 +293,8 @@ const fn to(kind: u8, place: u8) -> PlaceStep {
     PlaceStep { kind, place }
 }
 
-/// Returns the number of characters so far in the run whose places begin at `first`; 0 if `place` is outside of that run.
+/// Returns how many characters of a series have been counted at `place`. The series has `max` places, and `first` is the first of
+/// them. Returns 0 if `place` is not one of them.
 const fn in_run(place: u8, first: u8, max: u8) -> u8 {
     if place >= first && place < first + max {
         place - first + 1

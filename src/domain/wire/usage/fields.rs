@@ -19,13 +19,13 @@ pub(in crate::domain) const NAME_BYTES_MAX: usize = 64;
 /// A number with at most this many digits is always below [`COUNT_MAX`].
 const EXACT_DIGITS_MAX: usize = 15;
 
-/// A field of a report: the JSON text of its value, whose grammar a lexer has checked; empty if the field is missing. The text is
-/// parsed when it is used, so that an invalid field does not affect others.
+/// The JSON text of a field's value in a report; empty if the field is missing. A lexer has checked the text's grammar. The text
+/// is parsed when it is used, so that an invalid field does not affect others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::domain) struct ReportField<'a>(&'a [u8]);
 
 impl<'a> ReportField<'a> {
-    /// Creates a field from the JSON text that a picker has stored. The field is missing if the text is not UTF-8.
+    /// Creates a field from the JSON text that a picker has stored. If the text is not UTF-8, the field counts as missing.
     pub(in crate::domain) fn from_json(json: &'a [u8]) -> Self {
         Self(if is_utf8(json) { json } else { &[] })
     }
@@ -35,8 +35,9 @@ impl<'a> ReportField<'a> {
         self.0
     }
 
-    /// Returns the fields of an object that have these names, read in one pass. If a name is repeated, its last field is used.
-    /// `None` if this field is not an object.
+    /// Reads this field as an object, and returns the object's fields with these names. Reads all of them in one pass. If the
+    /// object contains a name several times, returns the last field with this name. Returns `None` if this field is not an
+    /// object.
     pub(in crate::domain) fn object<const N: usize>(self, names: &[&str; N]) -> Option<[Self; N]> {
         let mut fields = [Self::default(); N];
         let behind = read_object(skip_space(self.0), 0, names, &mut fields)?;
@@ -89,9 +90,9 @@ impl<'a> ReportField<'a> {
     }
 }
 
-/// Reads the object at the beginning of `text`, which is inside `outer` containers. Writes the value of each of `names` to the
-/// same index of `fields`, and returns the text after the object. `None` if `text` does not begin with an object, or a key is
-/// unreadable.
+/// Reads the object at the beginning of `text`. `outer` is the number of containers around this object. Writes the value of each
+/// of `names` to the same index of `fields`, and returns the text after the object. `None` if `text` does not begin with an
+/// object, or a key is unreadable.
 #[inline]
 pub(in crate::domain::wire) fn read_object<'a>(
     text: &'a [u8],

@@ -49,7 +49,7 @@ struct PartialMessage {
     frame: Option<DataFrame>,
 }
 
-/// A frame of a message whose payload is being read.
+/// A data frame whose payload is being read.
 #[derive(Debug)]
 struct DataFrame {
     is_final: bool,
@@ -213,7 +213,8 @@ impl PartialMessage {
 }
 
 impl DataFrame {
-    /// Splits the part of the payload that has arrived off `bytes`, and unmasks it. Returns `None` if no part has arrived.
+    /// Removes the next piece of the payload from the front of `bytes`, and returns it unmasked. Returns `None` if `bytes`
+    /// contains nothing of the payload.
     fn take_piece(&mut self, bytes: &mut BytesMut) -> Option<BytesMut> {
         let remaining = usize::try_from(self.remaining).unwrap_or(usize::MAX);
         let length = remaining.min(bytes.len());
@@ -231,7 +232,7 @@ impl DataFrame {
 }
 
 impl ControlFrame {
-    /// Splits the payload off `bytes`, which contain all of it, and returns the frame's event.
+    /// Removes the payload from the front of `bytes`, and returns the frame's event. `bytes` must contain the complete payload.
     fn read_payload(self, bytes: &mut BytesMut) -> Result<FrameEvent, FrameFault> {
         let mut payload = bytes.split_to(self.length);
         if let Some(mask) = self.mask {
@@ -264,8 +265,8 @@ fn read_close(payload: &[u8]) -> Result<Option<(u16, String)>, FrameFault> {
     Ok(Some((code, reason.to_owned())))
 }
 
-/// Whether a close frame can contain this code (RFC 6455 section 7.4, and the codes that IANA has registered since). The codes
-/// 1005, 1006 and 1015 denote connections that end without a close frame.
+/// Whether a close frame can contain this code (RFC 6455 section 7.4, and the codes that IANA registered later). The codes 1005,
+/// 1006 and 1015 denote connections that end without a close frame.
 const fn can_be_sent(code: u16) -> bool {
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }

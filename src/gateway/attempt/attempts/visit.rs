@@ -104,9 +104,9 @@ impl ProviderAccess {
         Some(Self { model, credential })
     }
 
-    /// Acquires access whatever the state of the circuits. A request that names provider state gets the credential under which
-    /// the provider stored the state, if that credential is known and still configured. Returns `None` if the provider has no
-    /// credentials.
+    /// Acquires access even if a circuit is open or all credentials are in their cooldowns. A request that names provider state
+    /// gets the credential under which the provider stored the state, if that credential is known and still configured. Returns
+    /// `None` if the provider has no credentials.
     pub(super) fn force(endpoint: &Endpoint, asking: RoutingContext<'_>) -> Option<Self> {
         let credentials = &endpoint.pool.credentials;
         let known = asking.hints.served_by(endpoint);

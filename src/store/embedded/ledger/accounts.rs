@@ -117,7 +117,8 @@ impl AccountTable {
         accounts.get(id).map(Arc::clone)
     }
 
-    /// Returns the last step of a node that was applied to an account in memory; 0 if there was none.
+    /// Returns the number of the last of a node's steps that was applied to an account in memory; 0 if no step of the node was
+    /// applied.
     pub(crate) fn watermark(&self, node: &NodeId, account: &str) -> u64 {
         let slot = self.slot(account);
         slot.map_or(0, |slot| slot.lock().account.watermark(node))
@@ -311,7 +312,7 @@ fn settled_row(step: &Step) -> Option<&Row> {
     }
 }
 
-/// The first day whose sums are retained, as the number of days since the Unix epoch.
+/// Returns the first day whose sums are retained, as the number of days since the Unix epoch.
 pub(super) fn first_kept_day(now_ms: i64) -> i64 {
     now_ms.div_euclid(DAY_MS) - i64::from(RETENTION_DAYS)
 }
@@ -389,9 +390,9 @@ impl AccountTable {
 }
 
 impl EmbeddedLedger {
-    /// Writes changes until `shutdown` becomes true or its sender is dropped, then once more. Each hour, `applied` reads which
-    /// steps the journals have recorded as applied, and returns a function. This function is called once all of these steps are
-    /// in the file.
+    /// Writes changes until `shutdown` becomes true or its sender is dropped. Then writes changes a last time and returns. Each
+    /// hour, calls `applied`, which reads which steps the journals have recorded as applied. `applied` returns a function, which
+    /// is called when all of these steps are in the file.
     pub(crate) async fn run<W: FnOnce()>(
         &self,
         mut shutdown: watch::Receiver<bool>,

@@ -79,7 +79,8 @@ pub(super) struct PendingAccountWrite {
 }
 
 impl LedgerFile {
-    /// Opens `folder/ledger.redb`, creating both if necessary, with access for their owner only. Reads and returns all accounts.
+    /// Opens the file `ledger.redb` in `folder`. Creates the folder and the file if necessary, with access for their owner only.
+    /// Reads and returns all accounts.
     pub(super) fn open(folder: &Path) -> Result<(Self, BTreeMap<String, Account>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
         let opening = path.clone();

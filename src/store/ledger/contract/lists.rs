@@ -192,7 +192,7 @@ pub(crate) async fn a_record_is_replaced_by_one_that_was_made_from_it(fixture: &
     assert_eq!(all, ["acme", "beta"]);
 }
 
-/// Returns one record for each field, including the revision. It differs from `record` only in that field.
+/// Returns one record for each field, including the revision. Each record differs from `record` only in its field.
 fn others(record: &AccountRecord) -> Vec<AccountRecord> {
     let all = record.terms;
     let terms = [

@@ -137,7 +137,8 @@ impl Midnight<'_> {
         self.fixture.store.key_spend("acme", &self.key.id).await.unwrap()
     }
 
-    /// Returns all rows of this key that ended on either day; `None` if the engine keeps no rows.
+    /// Returns all rows of this key that ended on the day before the midnight or on the day after it; `None` if the engine keeps
+    /// no rows.
     async fn rows(&self) -> Option<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         for day in [self.at_ms / DAY_MS - 1, self.at_ms / DAY_MS] {

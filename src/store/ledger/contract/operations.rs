@@ -97,7 +97,7 @@ pub(crate) async fn so_many_operations_are_remembered(fixture: &Fixture) {
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// Creates an account with a balance and a low-balance limit, with its first step.
+/// Creates an account with a low-balance limit. The first step of the account sets its balance.
 async fn open_with(fixture: &Fixture, balance: i64, low: i64) {
     let open = AccountChange::Open {
         balance: nanos(balance),

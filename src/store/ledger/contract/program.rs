@@ -64,7 +64,7 @@ struct Program<'a> {
     leases: Vec<LeaseCall>,
     /// The steps of each node for each account, from step 1.
     journals: Vec<Vec<Vec<Step>>>,
-    /// The records of each account that operators have read, the latest last.
+    /// For each account, the records that operators have read, the latest last.
     records: Vec<Vec<AccountRecord>>,
     requests: u64,
     granted: u64,
@@ -274,7 +274,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Makes an operator's change of a balance. For each account, one node makes all changes without an operation id.
+    /// Makes an operator's change of a balance. If the change has no operation id, node 0 makes it. Otherwise, any node makes it.
     fn administer(&mut self) {
         let account = usize::from(self.one_of(3));
         // A change with an operation id may come from any node. Its amount follows from the id, because only the first one has an

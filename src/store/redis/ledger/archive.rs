@@ -1,5 +1,5 @@
-//! Backup and restore of the Redis ledger's accounts, and the lists of log rows in Redis. An account that is being restored does
-//! not exist until it is complete.
+//! Backs up and restores the accounts of the Redis ledger. Also implements the lists of log rows in Redis. An account that is
+//! being restored does not exist until it is complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -85,8 +85,8 @@ impl RedisLedger {
         ))))
     }
 
-    /// Sends the sums of the past days in `told`, except for days that were already `sent` with the same values. Returns whether
-    /// the account's sums that were read equal those in `told`.
+    /// Reads and sends the sums of the past days in `told`, except for days that were already `sent` with the same values.
+    /// Returns `false` if, for one of the days, the account's sums that were just read differ from those in `told`.
     async fn dump_days(
         &self,
         account: &str,
@@ -109,7 +109,7 @@ impl RedisLedger {
         Ok(is_same)
     }
 
-    /// Sends everything else of an account: its summary, keys, latest sums and rows.
+    /// Sends the parts of an account that are not sums of past days: its summary, keys, latest sums and rows.
     async fn dump_remaining(
         &self,
         account: &str,

@@ -47,7 +47,7 @@ struct SettlementGroup<'a> {
 struct TokenCorrections {
     /// The number of tokens that were estimated but not used, summed over the settlements that used fewer than estimated.
     fewer: u64,
-    /// The number of tokens that were used beyond the estimate, summed over the other settlements.
+    /// The number of tokens that were used beyond the estimate, summed over the settlements that used more than estimated.
     more: u64,
     estimated_max: u64,
     used_max: u64,

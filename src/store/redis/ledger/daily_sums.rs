@@ -36,7 +36,7 @@ pub(super) fn sums_arguments(model: &str, sums: &Sums) -> [String; 2] {
     [encode_model(model), encode_numbers(sums)]
 }
 
-/// Returns the tags of a row that have sums, separated by spaces.
+/// Returns those tags of a row for which there are daily sums, separated by spaces.
 pub(super) fn tags(row: &Row) -> String {
     let summed = row.tags.iter().filter(|tag| tag.is_summed());
     summed.map(|tag| tag.as_str()).collect::<Vec<_>>().join(" ")
@@ -173,8 +173,8 @@ impl RedisLedger {
     }
 
     /// Stores the sums of subjects by model. If `seen` is given, they replace all sums of the day, provided that the account's
-    /// sums still count exactly `seen` requests. If `seen` is `None`, each of them replaces only the sums of its subject. Returns
-    /// whether the sums were stored.
+    /// sums still count exactly `seen` requests. If `seen` is `None`, the sums of a subject replace only the earlier sums of the
+    /// same subject. Returns whether the sums were stored.
     pub(super) async fn put_subjects(
         &self,
         account: &str,

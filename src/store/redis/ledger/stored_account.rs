@@ -32,7 +32,7 @@ pub(super) struct StoredAccount {
     pub(super) keys: BTreeMap<KeyId, AccountKey>,
     /// The days that have rows in the log, with the number of rows.
     pub(super) logs: Vec<LogDay>,
-    /// The account's own sums of each day before yesterday.
+    /// For each day before yesterday, the sums of the account as a whole, without the sums by key and by tag.
     pub(super) past_days: BTreeMap<i64, DailySums>,
     /// All sums of yesterday and later days.
     pub(super) latest: DailySums,

@@ -197,7 +197,8 @@ impl Cluster {
         }
     }
 
-    /// Records that the slot map could not be read. The last map stays in use; calls fail with the reason only if there is none.
+    /// Records that the slot map could not be read. If an earlier map was read, it stays in use. Otherwise, calls fail with this
+    /// reason.
     fn record_unreadable(&self, reason: String) {
         self.map.send_if_modified(|map| {
             let is_there = matches!(map, Some(Ok(_)));

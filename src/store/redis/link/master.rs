@@ -41,7 +41,7 @@ pub(super) struct MasterLane {
     pub(super) last_answer: LastAnswer,
     pub(super) runtime_connections: RuntimeConnections,
     permits: Semaphore,
-    /// Locked while a script is loaded again, so that one call loads it for all that wait.
+    /// Locked while a script is loaded again, so that one call loads the script for all calls that wait for it.
     reload: AsyncMutex<()>,
     /// Signals that a call was refused because a right is missing.
     pub(super) denied: Notify,
@@ -151,7 +151,7 @@ impl MasterLane {
         }
     }
 
-    /// Returns a permit for one of the concurrent calls.
+    /// Returns a permit to run one call. The number of permits limits the number of concurrent calls.
     pub(super) fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         self.permits
             .try_acquire()

@@ -143,9 +143,9 @@ impl Sentinels {
         numbered.map(move |(steps, node)| ((first + steps) % self.nodes.len().max(1), node))
     }
 
-    /// Queries one sentinel after the other for the master, until the named server confirms this role. If the named server has
-    /// become a replica, uses the replica's master. The sentinels may not know that master yet if they did not perform the
-    /// failover.
+    /// Asks one sentinel after the other for the master, until a server that a sentinel names confirms that it is a master. If
+    /// the server has become a replica, uses the replica's master. The sentinels may not know that master yet if they did not
+    /// perform the failover.
     async fn open(&self, lane: &Arc<MasterLane>) -> Result<DialedConnection, String> {
         let mut reasons = Vec::new();
         for (index, sentinel) in self.in_turn() {

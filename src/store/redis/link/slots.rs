@@ -76,7 +76,7 @@ impl SlotMap {
         self.ranges.iter().map(|(.., address)| address).collect()
     }
 
-    /// Whether a hash slot that has a master here has a different master in `next`.
+    /// Whether any hash slot has one master in this map and a different master in `next`.
     pub(super) fn hands_over_to(&self, next: &Self) -> bool {
         self != next
             && self.ranges.iter().any(|(first, last, address)| {

@@ -225,7 +225,8 @@ fn elapsed_since(began: Instant) -> Duration {
 
 /// The maximum time for which a server may leave all calls unanswered.
 const SILENCE_MAX: Duration = Duration::from_millis(200);
-/// The minimum time to wait for the answer to the PING, even if the server has already been silent for [`SILENCE_MAX`].
+/// The minimum time to wait for the answer to a PING that checks a suspected server, even if the server has already been silent
+/// for [`SILENCE_MAX`].
 const SIGN_WAIT_MIN: Duration = Duration::from_millis(20);
 
 /// Marks a lane as suspected until this is dropped.

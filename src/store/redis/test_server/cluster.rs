@@ -174,7 +174,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Undoes the move: the hash slot stays on its server, and the moved key returns to it.
+    /// Undoes the move: the hash slot stays on its server, and the key `name`, which has been moved, returns to that server.
     pub(crate) async fn undo(&self, name: &str) {
         let () = self.from.ask(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"]).await;
         migrate(self.to, self.from, name).await;

@@ -130,7 +130,8 @@ impl MessagesAnswerBlock<'_> {
         }
     }
 
-    /// Returns the kind of the block's content if no client's protocol can carry it; `None` if the block has no content.
+    /// Returns the kind of the lost content, for a block of a type that no client's protocol can carry; `None` if such a block
+    /// has no content.
     fn lost_kind(&self) -> Option<&'static str> {
         match self.kind.as_str() {
             // The block only says that another model continues the answer.

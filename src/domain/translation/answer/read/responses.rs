@@ -110,7 +110,7 @@ impl ResponsesAnswerReader {
         kind.is_empty() || is_about_response(kind.strip_prefix(TYPE_PREFIX).unwrap_or_default())
     }
 
-    /// Reads an event that is too large to be buffered, by its members at [`LARGE_EVENT_PATHS`].
+    /// Reads only the members at [`LARGE_EVENT_PATHS`] of an event that is too large to be buffered.
     ///
     /// # Errors
     /// The event has content that no other event repeats, or `emit` fails.

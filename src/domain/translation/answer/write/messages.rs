@@ -46,7 +46,8 @@ pub(crate) struct MessagesAnswerWriter {
     blocks: String,
     /// The length of `blocks` in bytes, without the held reasoning that was written directly before the open block.
     block_begin: usize,
-    /// Reasoning after text, and reasoning without visible text. It becomes blocks once content follows.
+    /// The held reasoning: reasoning after text, and reasoning without visible text. It is written as blocks when other content
+    /// follows.
     held: HeldReasoning,
     /// The losses that are added if the open block is dropped together with the held reasoning before it.
     held_before_open: AnswerLosses,

@@ -320,7 +320,8 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Removes the open message and returns it, or begins a message.
+    /// Removes the open message and returns it. If no message is open, ends the open item (if there is one), begins a message and
+    /// returns this message.
     fn take_message(&mut self, out: &mut String) -> MessageItem {
         match self.open.take() {
             Some(OpenItem::Message(message)) => message,

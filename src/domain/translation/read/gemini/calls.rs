@@ -33,8 +33,8 @@ pub(super) struct GeminiCallHistory<'a> {
     turn: Option<usize>,
     /// The number of calls in that turn.
     turn_calls: usize,
-    /// The indexes of the calls in that turn, by the client's name of the tool. The list can still contain calls that have a
-    /// result; a search removes them.
+    /// For each tool, by the client's name, the indexes of its calls in the last turn with calls. A list can contain calls that
+    /// already have a result; a search removes such calls from the beginning of the list.
     waiting: QuickMap<Cow<'a, str>, VecDeque<usize>>,
 }
 
@@ -106,8 +106,8 @@ impl<'a> GeminiCallHistory<'a> {
     }
 
     /// Returns the index of the first call with this name that has no result, among the calls of the last turn with calls. If
-    /// `has_other_id`, the result has an id that no call has. It then cannot belong to a call with an id, so the function returns
-    /// `None` if the first call has one.
+    /// `has_other_id` is true, the result has an id that no call has, so the result cannot belong to a call with an id. In this
+    /// case, the function returns `None` if the first call has an id.
     fn first_waiting(&mut self, name: &str, has_other_id: bool) -> Option<usize> {
         let waiting = self.waiting.get_mut(name)?;
         loop {

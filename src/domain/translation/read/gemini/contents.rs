@@ -32,7 +32,8 @@ pub(super) const PART_OPTIONS: [&str; 8] = [
     "speechMetadata",
     "partMetadata",
 ];
-/// The parts about tools that another provider has run, and the members that weir keeps as text.
+/// The kinds of parts about tools that another provider has run. For each kind, the list contains the members that weir keeps as
+/// text.
 const HOSTED_PARTS: [(&str, [&str; 2]); 4] = [
     ("executableCode", ["language", "code"]),
     ("codeExecutionResult", ["outcome", "output"]),

@@ -191,7 +191,7 @@ impl<'a> GeminiObject<'a> {
     /// Refuses the remaining members of an object that contains content.
     ///
     /// # Errors
-    /// There is a remaining member, which weir does not know.
+    /// The object has a member that weir does not know.
     pub(super) fn finish_content(self) -> Result<(), Untranslatable> {
         self.0.finish_content()
     }

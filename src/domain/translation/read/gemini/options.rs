@@ -40,7 +40,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
     /// Takes all options of a request except the tools and the tool choice.
     ///
     /// # Errors
-    /// An option continues stored state, or changes the client's answer and cannot be carried over.
+    /// The request has an option that needs state stored at a provider, or an option that changes the client's answer and cannot be carried over.
     pub(super) fn read_options(&mut self, object: &mut GeminiObject<'a>) -> Result<(), Untranslatable> {
         object.refuse(
             "cachedContent",

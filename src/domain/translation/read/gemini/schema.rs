@@ -200,8 +200,9 @@ impl<'a> GoogleSchemaMembers<'a> {
         true
     }
 
-    /// If the schema is nullable, adds null to its list of values and to its types. If it has no type, adds null to its list of
-    /// alternatives instead of the types.
+    /// Makes a nullable schema accept null, and leaves other schemas unchanged. Adds null to the schema's list of values. If the
+    /// schema has types, also adds null to them; otherwise also adds null to its list of alternatives. Does not add a list that
+    /// the schema lacks.
     fn admit_null(&mut self) {
         if !self.is_nullable {
             return;

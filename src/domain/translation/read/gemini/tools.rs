@@ -83,7 +83,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes the parameters of a function: a JSON schema unchanged, or a schema in Google's form converted.
+    /// Takes the parameters of a function. Returns a JSON schema unchanged, and converts a schema in Google's form.
     fn read_parameters(&mut self, object: &mut GeminiObject<'a>) -> Result<Option<Cow<'a, str>>, Untranslatable> {
         if let Some(schema) = object.object_text("parametersJsonSchema")? {
             object.drop_members(&["parameters"], self.losses);

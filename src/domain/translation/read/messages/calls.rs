@@ -18,8 +18,8 @@ use crate::domain::translation::{
 const RESULT_KINDS: [&str; 5] = ["text", "image", "document", "search_result", "tool_reference"];
 /// The members of calls and results that are meaningless to a model of another provider.
 const ANNOTATIONS: [&str; 2] = ["cache_control", "toolset_name"];
-/// The suffix of the types of results of a provider's tools. The type `tool_result`, without a prefix, is the result of a
-/// client's tool.
+/// The suffix of the types of blocks that contain the result of a provider's tool. The result of a client's tool has the type
+/// `tool_result`, which does not have this suffix.
 const RESULT: &str = "_tool_result";
 /// The members of a result that contain text, or lists and objects with text.
 const TEXTS: [&str; 12] = [
@@ -36,7 +36,7 @@ const TEXTS: [&str; 12] = [
     "source",
     "tool_references",
 ];
-/// The maximum depth of text in a result. The text of a fetched document is the deepest.
+/// The maximum nesting depth at which text in a result is read. The text of a fetched document has the greatest depth.
 const DEPTH_MAX: usize = 6;
 
 impl<'a> MessagesRequestReader<'a, '_> {
@@ -126,7 +126,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// Reads `compaction`, the summary of an earlier part of the conversation. Refuses a summary that weir did not create.
     ///
     /// # Errors
-    /// Another provider created the summary.
+    /// weir did not create the summary.
     pub(super) fn read_compaction(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let content = object.text("content")?;
         let signature = object.text("signature")?;

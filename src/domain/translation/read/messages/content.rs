@@ -68,7 +68,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// Handles the members that any block can have, and refuses unknown members.
     ///
     /// # Errors
-    /// There is a remaining member, which weir does not know.
+    /// The object has a member that weir does not know.
     pub(super) fn finish_part(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         if object.take("citations").is_some_and(has_citations) {
             self.losses.dropped(object.path_of("citations"));
@@ -77,7 +77,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         object.finish_content()
     }
 
-    /// Reads a document. Its title and the client's context are placed above its text, or before its file.
+    /// Reads a document. If it contains text or blocks, its title and its `context` are placed above them. If it is a file, its
+    /// `context` is placed before the file, and its title becomes the file's name.
     fn read_document(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let title = object.text("title")?.filter(|title| !title.is_empty());
         let context = object.text("context")?.filter(|context| !context.is_empty());
@@ -131,8 +132,9 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(ContentBlock::from_text(object.path().to_owned(), joined(texts)))
     }
 
-    /// Reads a reference to a tool that the client's own search has found. The tool is offered from the beginning, so the
-    /// reference becomes text which says that the tool can be called now.
+    /// Reads a reference to a tool that the client's own search has found. weir offers the tool to the provider from the
+    /// beginning of the conversation, so the provider needs no reference. A text that says that the tool can be called now
+    /// replaces the reference.
     fn read_tool_reference(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let name = provider_tool_name(object.required_text("tool_name")?);
         self.losses.adapted(object.path());

@@ -30,7 +30,8 @@ const DROPPED: [&str; 14] = [
     "anthropic_version",
 ];
 
-/// The options that continue state at another provider, or that require a guarantee which this model's provider cannot give.
+/// The options that continue state at another provider, or that require a guarantee which the provider of the requested model
+/// cannot give.
 const REFUSED: [(&str, &str); 4] = [
     (
         "container",
@@ -61,7 +62,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// Takes all options of a request except the tools and the tool choice.
     ///
     /// # Errors
-    /// An option continues stored state, or changes the client's answer and cannot be carried over.
+    /// The request has an option that needs state stored at a provider, or an option that changes the client's answer and cannot be carried over.
     pub(super) fn read_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         for (name, reason) in REFUSED {
             object.refuse(name, reason)?;
@@ -213,8 +214,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes `metadata`. For a provider that supports a cache key, the session becomes this key and replaces the client's cache
-    /// marks.
+    /// Takes `metadata`, whose `user_id` can contain the client's session. If the provider supports a cache key, weir sends it
+    /// the session as this key. The key replaces the client's cache marks.
     fn read_metadata(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut metadata) = object.object("metadata")? else {
             return Ok(());

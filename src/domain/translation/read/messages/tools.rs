@@ -1,5 +1,5 @@
-//! Reads the tools that a request offers, in its list or in its messages, and the choice among them. Tools that Claude models
-//! know without a definition become functions for other models.
+//! Reads the tools that a request offers in its list of tools or in its messages. Also reads which of them the model is allowed
+//! or forced to call. Tools that Claude models know without a definition become functions for other models.
 
 use std::borrow::Cow;
 
@@ -39,8 +39,8 @@ struct TrainedTool {
     schema: &'static str,
 }
 
-/// All tools that a request can offer without a definition. The schemas describe the arguments that a client gets in `input`.
-/// Versions whose arguments are not publicly documented are missing.
+/// All tools that a request can offer without a definition. The schemas describe the arguments that a client gets in `input`. The
+/// list omits versions of tools whose arguments are not publicly documented.
 static TRAINED_TOOLS: [TrainedTool; 4] = [
     TrainedTool {
         kinds: &["bash_20241022", "bash_20250124"],

@@ -63,7 +63,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a request whose last message the model would have to continue, unless the provider may support this.
+    /// Refuses a request that ends with the beginning of an answer, which the model would have to continue. Accepts the request
+    /// if the provider may support this.
     fn check_begun_answer(&self, path: String) -> Result<(), Untranslatable> {
         match self.target.translation.to {
             UpstreamProtocol::Messages | UpstreamProtocol::Chat => Ok(()),
@@ -96,7 +97,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         object.finish_content()
     }
 
-    /// Reads the options of a system message. Only the next answer is requested, so the last effort counts.
+    /// Reads the options of a system message. If several messages state an effort, the last one has effect, because the request
+    /// asks only for the next answer.
     fn read_turn_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         // The text remains, because removing it from later requests would change the beginning of the prompt.
         match object.text("clear_at")?.as_deref() {

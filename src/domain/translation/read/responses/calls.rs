@@ -1,5 +1,6 @@
 //! Reads calls of tools that the client runs, and their results. Also reads items about tools that another provider has run or
-//! wants to run. No other provider can continue those items; in lossy mode, a line of text replaces them.
+//! wants to run. The model's provider cannot continue what the other provider's tools did. Such an item is refused in strict
+//! mode, and replaced by a line of text in lossy mode.
 
 use std::borrow::Cow;
 
@@ -128,7 +129,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.push_result(object, id, content, false)
     }
 
-    /// Reads `local_shell_call_output`, whose own id can be the call's id.
+    /// Reads `local_shell_call_output`. If the item has no call id, its own id is that of the call.
     pub(super) fn read_local_shell_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let path = object.path_of("output");
         let content = ContentBlock::from_text(path, object.required_text("output")?);

@@ -165,8 +165,8 @@ fn media<'a>(kind: MediaKind, source: MediaSource<'a>, name: Option<Cow<'a, str>
     BlockContent::Media(MediaContent { kind, source, name })
 }
 
-/// Returns the media type and the base64 of a file's data, which is a data URL or plain base64; `None` if the data URL is not
-/// usable.
+/// Splits the data of a file, which is either a data URL or plain base64, into its media type and its base64. Returns `None` if a
+/// data URL is not usable.
 fn split_file_data<'a>(data: Cow<'a, str>, name: Option<&str>) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
     if is_data_url(&data) {
         return split_data_url(data);

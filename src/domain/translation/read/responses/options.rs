@@ -46,7 +46,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     /// Takes all options of a request except the tools and the tool choice.
     ///
     /// # Errors
-    /// An option continues stored state, or changes the client's answer and cannot be carried over.
+    /// The request has an option that needs state stored at a provider, or an option that changes the client's answer and cannot be carried over.
     pub(super) fn read_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         for (name, reason) in STATE {
             object.refuse(name, reason)?;

@@ -1,5 +1,5 @@
-//! Reads the tools that a request offers, in its list or in an item of its input. Tools that OpenAI's models know without a
-//! description become functions for other models. The arguments of these functions are the JSON object that the client gets in
+//! Reads the tools that a request offers in its list of tools or in an item of its input. Tools that OpenAI's models know without
+//! a description become functions for other models. The arguments of these functions are the JSON object that the client gets in
 //! the call: `action` of `local_shell_call` and `shell_call`, `operation` of `apply_patch_call`.
 
 use std::{borrow::Cow, fmt::Write};
@@ -352,8 +352,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// Whether the client runs a tool search. If the tool has no member `execution`, the client runs the search if the tool has
-/// `parameters`.
+/// Whether the client, and not the provider, runs the searches of the tool `tool_search`. The tool's member `execution` states
+/// this. Without this member, a tool with `parameters` is run by the client, and a tool without them by the provider.
 fn is_search_by_client(object: &mut MemberReader<'_>) -> Result<bool, Untranslatable> {
     Ok(match object.text("execution")? {
         Some(execution) => execution == "client",

@@ -25,7 +25,7 @@ const MEDIA_PLACE: &str = "[attachment: see what follows this result]";
 /// check a call with this placeholder. It is the base64 of `skip_thought_signature_validator`.
 const SKIP_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
-/// A block of the model that becomes a part, and the signature of that part.
+/// A block of a model's turn, with the signature of the part that the block becomes.
 type SignedBlock<'b, 'a> = (&'b ContentBlock<'a>, Option<&'b str>);
 
 /// A piece of the contents. Adjacent pieces of the same role become one content, because the roles of contents alternate.

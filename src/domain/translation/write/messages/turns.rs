@@ -68,7 +68,7 @@ pub(super) fn write_messages(
     }
 }
 
-/// Writes a system text after the first turn as a separate message.
+/// Writes a system text that comes after the first turn. The text becomes a separate message.
 fn write_system(block: &ContentBlock<'_>, losses: &mut TranslationLosses, messages: &mut JsonArrayWriter<'_>) {
     messages.object(|message| {
         message.text("role", "user");

@@ -87,7 +87,7 @@ fn sendable_blocks<'b, 'a>(
 }
 
 /// Returns the JSON text of a reasoning item; `None` for the state of another protocol. The text has passed through the client,
-/// so it can be forged. It is copied into the body, so it must be a single object of this type.
+/// so it can be forged. It is copied into the body, so weir checks that it is a single object of the type `reasoning`.
 fn reasoning_item<'b>(state: &'b ReasoningState<'_>) -> Option<&'b str> {
     match state {
         ReasoningState::Item { json } => {

@@ -36,9 +36,9 @@ pub(super) fn has_fallback(iterations: ReportField<'_>) -> bool {
     kinds.any(|[kind]| kind.text().as_deref() == Some("fallback_message"))
 }
 
-/// Returns the runs in the list of a usage object; none if the list has only one run of the requested model. `top` has the other
-/// counts of the usage object, merged with earlier events. Every token of `top` or of the list is in exactly one of the returned
-/// runs.
+/// Returns the runs in the list of a usage object. Returns no runs if the list is empty, or if its only run is an ordinary run of
+/// the requested model. `top` has the other counts of the usage object, merged with earlier events. Every token of `top` or of
+/// the list is in exactly one of the returned runs.
 pub(super) fn read_runs(iterations: ReportField<'_>, main: &InputCounts, top: Usage, fell_back: bool) -> Vec<Run> {
     let iterations = iterations.objects(&FIELDS);
     let mut runs: Vec<Run> = iterations.map(|iteration| read_run(iteration, main)).collect();

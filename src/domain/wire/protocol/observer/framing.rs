@@ -177,8 +177,8 @@ pub(crate) struct MessageBoundaries {
 }
 
 impl MessageBoundaries {
-    /// Returns the same boundaries for a piece that is preceded by `bytes` bytes of earlier pieces, which were held back and in
-    /// which no message ended.
+    /// Returns the boundaries as offsets in a longer piece, which consists of `bytes` bytes from earlier pieces followed by this
+    /// piece. The earlier bytes were held back, and no message ends in them.
     pub(crate) fn shifted_by(self, bytes: usize) -> Self {
         let moved = |at: usize| if at == 0 { 0 } else { at + bytes };
         Self {

@@ -144,8 +144,9 @@ pub struct AnswerReport {
     pub runs: Vec<Run>,
     /// The work in the answer that the requested output limit does not cover.
     pub unlimited: UnlimitedWork,
-    /// Whether the usage is final ([`UsageSource::Reported`]) or incomplete ([`UsageSource::Partial`]: the answer was
-    /// interrupted, or a count was missing or unreadable); `None` without a report. An explicit zero is a count.
+    /// Whether the usage is final ([`UsageSource::Reported`]) or incomplete ([`UsageSource::Partial`]); `None` without a report.
+    /// It is incomplete if the answer was interrupted, or if a count was missing or unreadable. A count that is reported as zero
+    /// is not missing.
     pub usage_source: Option<UsageSource>,
     /// The properties of the answer that change its price, as the provider wrote them.
     pub modifiers: PriceModifiers,

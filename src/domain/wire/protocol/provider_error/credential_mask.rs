@@ -12,7 +12,8 @@ use crate::domain::wire::protocol::{
     provider_error::{can_be_masked, mask_in_place, mask_range},
 };
 
-/// The minimum number of consecutive bytes of the credential that are masked anywhere. Shorter runs occur by chance.
+/// The minimum number of consecutive bytes of the credential that are masked even if no filler is next to them. Shorter runs
+/// occur by chance.
 pub(super) const RUN_BYTES_MIN: usize = 8;
 /// The minimum number of bytes from the credential's beginning, and from its end, that are recognised as an echo if a filler is
 /// between the two parts.
@@ -29,7 +30,7 @@ const FILLERS: [&[u8]; 6] = [
     b"...",
     b"*",
 ];
-/// The possible beginnings of a filler at the end of the bytes so far, the longest first. A full stop may belong to an unfinished
+/// The incomplete fillers that can be at the end of the bytes so far, the longest first. A full stop may belong to an unfinished
 /// `...`.
 const FILLERS_BEGUN: [&[u8]; 8] = [b"\\u202", b"\\u20", b"\\u2", b"\\u", b"\\", b"\xE2\x80", b"\xE2", b"."];
 
@@ -74,8 +75,8 @@ impl<'c> CredentialSearch<'c> {
         self.for_each_echo(text, &mut found);
     }
 
-    /// Returns the offset of the first part that resembles the credential, or could resemble it with the bytes that follow; the
-    /// text's end if there is none. Also returns whether a part resembles the credential already.
+    /// Returns the offset of the first part that resembles the credential or could resemble it after more bytes arrive; the
+    /// text's end if there is no such part. Also returns whether a part resembles the credential already.
     pub(super) fn suspected_from(&self, text: &[u8]) -> (usize, bool) {
         let (mut from, mut resembles) = (self.unfinished_from(text), false);
         self.for_each_match(text, |part| {
@@ -85,8 +86,8 @@ impl<'c> CredentialSearch<'c> {
         (from, resembles)
     }
 
-    /// Returns the offset of the part at the text's end that could resemble the credential with the bytes that follow; the text's
-    /// end if there is none.
+    /// Returns the offset of the part at the text's end that could resemble the credential after more bytes arrive; the text's
+    /// end if there is no such part.
     pub(super) fn unfinished_from(&self, text: &[u8]) -> usize {
         let run = (1..=text.len().min(self.credential.len()))
             .take_while(|length| self.contains(text.get(text.len() - length..).unwrap_or_default()))
@@ -212,8 +213,8 @@ const WAITING_BYTES_MAX: usize = 64 * 1024;
 pub(crate) struct PassingMask {
     /// The bytes that are held back: the incomplete message, beginning with the first byte that may have to be masked.
     waiting: Vec<u8>,
-    /// Whether a part of the bytes in `waiting` resembles the credential. If so, all of them are held back until it is known
-    /// whether they belong to an error.
+    /// Whether a part of the bytes in `waiting` resembles the credential. If so, weir holds back all of these bytes, because
+    /// their message may be an error.
     resembles: bool,
     has_masked: bool,
 }
@@ -228,8 +229,8 @@ pub(crate) enum MaskedPiece {
 }
 
 impl PassingMask {
-    /// Handles the next piece of the answer, whose message boundaries the observer has found. The bytes that pass do not depend
-    /// on how the answer is split.
+    /// Handles the next piece of the answer. `boundaries` are the message boundaries that the observer has found in the piece.
+    /// The bytes that pass do not depend on how the answer is split.
     pub(crate) fn push(&mut self, piece: &[u8], boundaries: MessageBoundaries, credential: &str) -> MaskedPiece {
         let MessageBoundaries { error_from, open_from } = boundaries;
         let is_plain = self.is_plain(boundaries);
@@ -296,7 +297,7 @@ impl PassingMask {
         self.has_masked
     }
 
-    /// Whether bytes are held back because it is not yet known if they belong to an error.
+    /// Whether bytes are held back. These bytes may belong to an error.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -307,7 +308,8 @@ impl PassingMask {
         self.resembles = false;
     }
 
-    /// Releases the bytes that are held back, except for those at the end that could still become the credential.
+    /// Masks the credential in the bytes that are held back, and releases them. Bytes at the end that could be the beginning of a
+    /// part to mask remain held back.
     fn release_long(&mut self, search: &CredentialSearch<'_>, credential: &[u8], out: &mut Vec<u8>) {
         let places: Vec<usize> = memmem::find_iter(&self.waiting, credential).collect();
         for at in &places {

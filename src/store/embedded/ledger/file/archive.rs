@@ -22,8 +22,9 @@ use crate::{
 };
 
 impl LedgerFile {
-    /// Sends the current content of the file as of one moment. Each commit contains an account with its sums, so these agree.
-    /// Writing continues meanwhile. Ends early if the receiver is dropped.
+    /// Sends the current content of the file as of one moment. An account and its changed sums are always written in the same
+    /// commit, so the account and the sums that are sent agree. Writing continues meanwhile. Ends early if the receiver is
+    /// dropped.
     pub(in crate::store::embedded::ledger) fn dump(&self, to: &mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
         let snapshot = self.with(|database| Ok(database.begin_read()?))?;
         let mut send = |item: Option<ArchiveItem>| item.map(|item| to.blocking_send(item).is_ok());

@@ -137,7 +137,8 @@ pub(super) fn put_sums(
     Ok(())
 }
 
-/// Returns the sums of a day whose subject names are from `first` to `last`, by name and model; `None` for each unreadable one.
+/// Returns those sums of a day whose subject names are between `first` and `last`, both included. The sums are ordered by subject
+/// name and model. Each unreadable sum is `None`.
 pub(super) fn read_sums(
     table: &impl ReadableTable<SumKey, &'static [u8]>,
     account: &str,
@@ -161,7 +162,8 @@ pub(super) fn read_sums(
 }
 
 impl LedgerFile {
-    /// Stores those shares that have a greater watermark than the stored ones. They are on disk when this returns.
+    /// Stores each share whose watermark is greater than the watermark of the stored share of the same hour. The new shares are
+    /// on disk when this returns.
     pub(in crate::store::embedded::ledger) fn put_shares(
         &self,
         node: &NodeId,

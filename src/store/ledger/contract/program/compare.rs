@@ -1,4 +1,4 @@
-//! The parts of a random program that send steps again, compare the engine with the model, and concern leases.
+//! Parts of a random program: sending steps again, comparing the engine with the model, and using leases.
 
 use std::sync::Arc;
 
@@ -151,7 +151,8 @@ impl Program<'_> {
         }
     }
 
-    /// Compares everything visible. After a failover, the rows of a day may be in another order.
+    /// Compares everything that can be read: the engine and the model must agree. After a failover, the rows of a day may be in
+    /// another order.
     pub(super) async fn same(&mut self, what: &str) {
         let (store, now) = (&self.fixture.store, self.now());
         assert_eq!(
@@ -236,7 +237,7 @@ impl Program<'_> {
         self.see(account, expected.then_some(to)).await;
     }
 
-    /// Records that an operator has read the record that was set, or the current record if none was set.
+    /// Notes that an operator has read a record of the account: `set`, or the current record if `set` is `None`.
     async fn see(&mut self, account: usize, set: Option<AccountRecord>) {
         let record = match set {
             Some(record) => record,
@@ -248,7 +249,7 @@ impl Program<'_> {
         self.records[account].push(record);
     }
 
-    /// Sends all records that operators have read to the store again, in any order, as nodes do after a failover.
+    /// Sends the store again all records that operators have read, in any order, as nodes do after a failover.
     pub(super) async fn tell_records_again(&mut self) {
         for (account, seen) in ACCOUNTS.into_iter().zip(&self.records) {
             let mut told = seen.clone();

@@ -128,8 +128,8 @@ impl ChatAnswerCalls {
         self.calls.iter_mut().try_for_each(|call| call.begin(emit))
     }
 
-    /// Emits the rest of the calls at the answer's end. If `are_wanted` is true, the model waits for the results of the calls, so
-    /// a call without arguments gets an empty object as its arguments.
+    /// Emits, at the answer's end, everything about the calls that has not been emitted yet. If `are_wanted` is true, the model
+    /// waits for the results of the calls, so a call without arguments gets an empty object as its arguments.
     ///
     /// # Errors
     /// `emit` fails.

@@ -169,7 +169,7 @@ impl<'a> ChatCallPiece<'a> {
     /// Returns a piece of the arguments, or an empty string.
     ///
     /// # Errors
-    /// The arguments are not a string.
+    /// The arguments are a string that cannot be decoded.
     pub(super) fn arguments(&self) -> Result<Cow<'a, str>, AnswerFault> {
         match self.function.as_ref().and_then(|function| function.arguments) {
             None => Ok(Cow::Borrowed("")),
@@ -227,7 +227,8 @@ impl<'a> ChatDelta<'a> {
         }
     }
 
-    /// Whether there is a refusal, a piece of a call, or text or reasoning that is not only white space.
+    /// Whether the delta or message contains a refusal, a piece of a call, text or reasoning. Text and reasoning that are only
+    /// white space do not count.
     pub(super) fn has_content(&self) -> bool {
         let is_text = |event: &AnswerEvent<'_>| match event {
             AnswerEvent::Text(text) | AnswerEvent::Thought(text) => !text.trim().is_empty(),
@@ -253,8 +254,8 @@ impl<'a> ChatDelta<'a> {
         }
     }
 
-    /// Returns the new reasoning. Reads only one member, preferably the host's own, because some hosts send the same text in
-    /// several members.
+    /// Returns the new reasoning. Some hosts send the same text in several members, so this function reads only one of them. It
+    /// prefers the member that `reasoning` names.
     fn thought(&self, reasoning: ChatReasoning) -> Option<Cow<'a, str>> {
         let members = match reasoning {
             ChatReasoning::Reasoning => [self.reasoning, self.reasoning_content],

@@ -9,7 +9,7 @@ use crate::domain::translation::{
 
 /// The maximum number of steps in a path.
 const STEPS_MAX: usize = 64;
-/// The number of bytes that each element or member counts towards the memory limit, in addition to its strings.
+/// The size, in bytes, of an element or a member without its strings, for the memory limit.
 const NODE_BYTES: usize = 32;
 
 /// The arguments of a call.
@@ -130,8 +130,8 @@ impl ArgumentNode {
         }
     }
 
-    /// Appends `text`, a piece of a string, or sets a value that is not a string to `json`, its JSON text. If both are `None`,
-    /// the value does not change.
+    /// Adds a piece to the value. If the piece is `text`, appends it to the string. If the piece is `json`, this is the JSON text
+    /// of the complete value, which is not a string. If both are `None`, the value does not change.
     fn add(&mut self, text: Option<&str>, json: Option<&str>) -> Result<(), AnswerFault> {
         let value = match (text, json) {
             (Some(text), _) => Self::Text(text.to_owned()),

@@ -73,7 +73,7 @@ impl<'a> GeminiCandidate<'a> {
             .any(|part| part.function_call.is_some() || has_text(part))
     }
 
-    /// Returns the reason why the candidate ended, which is only in its last chunk.
+    /// Returns the reason why the candidate ended. Only the last chunk of a candidate contains this reason.
     pub(super) fn finish_reason(&self) -> Option<Cow<'a, str>> {
         word(self.finish_reason)
     }

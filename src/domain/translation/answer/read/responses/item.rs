@@ -119,7 +119,7 @@ impl AnswerItem {
         }
     }
 
-    /// Emits the call in the item, once its name is known.
+    /// Emits the call in the item, if the call's name is known and the call has not been emitted yet.
     fn begin_call(
         &mut self,
         item: &ResponsesItem<'_>,
@@ -171,7 +171,7 @@ impl AnswerItem {
         emit(kind.event(Cow::Borrowed(text)))
     }
 
-    /// Adds a part. The caller passes on `bytes` bytes of its text.
+    /// Adds a part. The calling function then passes on `bytes` bytes of the part's text.
     fn begin_part(
         &mut self,
         kind: PartKind,
@@ -189,7 +189,7 @@ impl AnswerItem {
         Ok(())
     }
 
-    /// Passes on the rest of a part's text that its deltas did not contain.
+    /// Passes on those bytes of a part's text that no delta contained.
     ///
     /// # Errors
     /// See [`AnswerItem::add_text`].
@@ -209,7 +209,8 @@ impl AnswerItem {
         self.add_text(kind, number, whole.get(passed..).unwrap_or_default(), context, emit)
     }
 
-    /// Returns the number of bytes that have been passed on: of reasoning if `of_thoughts`, otherwise of all other text.
+    /// Returns the number of bytes of text that have been passed on. Counts only reasoning if `of_thoughts` is true, and only
+    /// text that is not reasoning if it is false.
     fn passed_bytes(&self, of_thoughts: bool) -> usize {
         let parts = self.parts.iter().filter(|part| part.kind.is_thought() == of_thoughts);
         parts.map(|part| part.bytes).sum()
@@ -235,7 +236,7 @@ impl AnswerItem {
         emit(AnswerEvent::Arguments { call_index, json })
     }
 
-    /// Passes on the rest of a call's arguments that the deltas did not contain.
+    /// Passes on those bytes of a call's arguments that no delta contained.
     ///
     /// # Errors
     /// `emit` fails.

@@ -46,8 +46,8 @@ impl HeldReasoning {
         AnswerLosses::default()
     }
 
-    /// Drops all visible reasoning with its signatures; states in blocks of their own remain. Returns the losses, including the
-    /// new piece, which has not been added to a block.
+    /// Drops all visible reasoning with its signatures; states in blocks of their own remain. Returns the losses. These include
+    /// the current piece of reasoning, which is not in a block.
     fn drop_thoughts(&mut self) -> AnswerLosses {
         let is_thought = |block: &mut MessageBlock| matches!(block, MessageBlock::Thinking { .. });
         let dropped: Vec<MessageBlock> = self.blocks.extract_if(.., is_thought).collect();
@@ -63,8 +63,8 @@ impl HeldReasoning {
         losses
     }
 
-    /// Adds a state: as the signature of visible reasoning directly before it, otherwise as a block of its own. Returns whether
-    /// there was room for its carrier.
+    /// Adds a state. If visible reasoning is directly before the state, the state becomes the signature of this reasoning;
+    /// otherwise it becomes a block of its own. Returns whether there was room for the state's carrier.
     pub(super) fn push_state(&mut self, state: &ReasoningState<'_>, maker: &ReasoningMaker) -> bool {
         let is_signature = std::mem::take(&mut self.has_open_thought);
         let thought = match self.blocks.last_mut() {

@@ -258,7 +258,7 @@ impl ReasoningItem {
         &self.text
     }
 
-    /// Ends the item, with the carrier of the reasoning's state; returns it as JSON text.
+    /// Ends the item, and returns the item as JSON text. `carrier` is the carrier of the reasoning's state.
     pub(super) fn close(self, carrier: Option<&str>, events: &mut NumberedEvents, out: &mut String) -> String {
         events.push_in_item(out, "response.reasoning_summary_text.done", &self.place, |event| {
             event.number("summary_index", 0_u32);

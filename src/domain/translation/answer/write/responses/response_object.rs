@@ -21,7 +21,7 @@ use crate::domain::{
     },
 };
 
-/// The members that the protocol requires in a function that the client offers, in addition to its type and name.
+/// The members that the protocol requires in every function, in addition to the function's type and name.
 const FUNCTION_MEMBERS: [&str; 3] = ["description", "parameters", "strict"];
 
 /// The response object, with the content of the answer so far.
@@ -295,7 +295,7 @@ fn repeated_members(request: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns the client's tools as JSON text. A function also has the members that the protocol requires.
+/// Returns the client's tools as JSON text. Adds the members that the protocol requires to functions that lack them.
 fn repeated_tools(tools: Option<&RawValue>) -> String {
     let list: Option<Vec<&RawValue>> = tools.and_then(|tools| serde_json::from_str(tools.get()).ok());
     let mut text = String::new();
