@@ -15,7 +15,7 @@
 //! 2. If the request already has a hold, it returns that hold without further checks or changes.
 //! 3. If the call's revision of the key is lower than the mirrored one, it replies [`AdmitReply::StaleKey`].
 //! 4. It mirrors the record in the call, provided that the account exists, and that the call's revision is higher than the
-//! mirrored one or no record is mirrored. It does so even if the request is refused afterwards.
+//!    mirrored one or no record is mirrored. It does so even if the request is refused afterwards.
 //! 5. It makes all checks, in the order of [`Denial`], before it writes anything else. The key's expiry is compared with
 //!    `now_ms / 1000`, rounded down. Concurrency is checked for the key, then for the account. Rates are checked for the key's
 //!    requests, the key's tokens, the account's requests, and the account's tokens, in this order.

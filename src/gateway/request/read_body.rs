@@ -7,9 +7,9 @@
 //!   holds the remainder. Such a body is complete when it has that length; weir waits for no other end, such as trailers over
 //!   HTTP/2.
 //! - If the body has no declared length, weir stops reading an uncompressed body when its JSON value is complete, and a
-//! compressed body when its compressed stream is complete. Pingora's own loop then reads the end of the body, within the same
-//! time limit (`front/unread.rs`, `gateway/client_h2.rs`). However, weir reads a compressed body that fits into Pingora's buffer
-//! to its end, because another compressed stream may follow.
+//!   compressed body when its compressed stream is complete. Pingora's own loop then reads the end of the body, within the same
+//!   time limit (`front/unread.rs`, `gateway/client_h2.rs`). However, weir reads a compressed body that fits into Pingora's buffer
+//!   to its end, because another compressed stream may follow.
 
 use std::io::ErrorKind;
 

@@ -6,8 +6,8 @@
 //! that every number is below 2^53.
 //!
 //! - At the time `now`, the level is `level + limit * dt`, clamped to the range from `-capacity` to `capacity` of the current
-//! limit. `dt` is `now - at`, clamped to the range from 0 to 120,000 ms. In 120,000 ms, a bucket refills from the lowest level
-//! to the highest.
+//!   limit. `dt` is `now - at`, clamped to the range from 0 to 120,000 ms. In 120,000 ms, a bucket refills from the lowest level
+//!   to the highest.
 //! - A request costs 60000, and its tokens cost `min(tokens, limit) * 60000`. A request passes if the level is at least the cost.
 //!   Otherwise, it would pass after `ceil((cost - level) / limit)` ms. With a limit of 0, no request passes, and the reported
 //!   time is 60,000 ms.
@@ -17,7 +17,7 @@
 //!   it. This number may be negative. The level is clamped to the range from `-capacity` to `capacity`, and its time does not change. A
 //!   settlement does not create a bucket.
 //! - The unused part of leases is lent: it is deducted from the bucket. The bucket refills only up to `capacity` minus the lent
-//! part, or up to zero if this difference is negative. So the bucket and the leases together never exceed `capacity`.
+//!   part, or up to zero if this difference is negative. So the bucket and the leases together never exceed `capacity`.
 
 use serde::{Deserialize, Serialize};
 
