@@ -21,7 +21,7 @@ pub(crate) const STAGES: [Stage; 14] = [
         "intake: head, key, body, admission",
         &[HOOK, "::request_filter::{{closure}}"],
     ),
-    within("scan", &["weir::domain::wire::json_scan::scan"]),
+    within("scan", &["weir::domain::wire::json_scan::Scanner", "::advance"]),
     within(
         "admission, with its record",
         &["weir::money::billing::admission::", "Billing>::admit"],
