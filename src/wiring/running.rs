@@ -1,4 +1,4 @@
-//! A running weir, with everything that is needed to end it, and a [`Node`] for a weir in another program's server.
+//! A running weir, with everything that is needed to end it. A [`Node`] is a weir that runs in another program's server.
 //!
 //! The process ends in this order: it accepts no further requests, running requests get time to finish, requests that have not
 //! finished by then get an error, and everything is charged.

@@ -44,7 +44,7 @@ pub enum Period {
 
 /// The error that a string is not the name of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the text is not the name of a period, such as all, d20261121, w2026W47 or m202611")]
+#[error("the text is not the name of a period, such as `all`, `d20261121`, `w2026W47` or `m202611`")]
 pub struct PeriodError;
 
 impl Period {

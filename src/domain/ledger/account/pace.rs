@@ -45,7 +45,7 @@ struct RateState {
     lent: LentRates,
 }
 
-/// The rates and slots of a lease after a call.
+/// The state of the rates and slots of a lease that results from a call of a node.
 pub(super) struct LeasedRates {
     /// The state of the lease after the call.
     pub(super) lease: LeaseHold,

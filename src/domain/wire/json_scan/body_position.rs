@@ -17,7 +17,8 @@ pub(super) enum BodyPosition {
     /// No value at or below this position names state, but a value can name a model.
     #[default]
     Elsewhere,
-    /// No value at or below this position names anything, because it is the user's own data or a report of earlier work.
+    /// No value at or below this position counts as the name of a model or of state, because the values here are the user's own
+    /// data or a report of earlier work.
     Own,
     /// A string at this position, or in the value at this position, names a model.
     Model,
