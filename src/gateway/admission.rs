@@ -36,7 +36,7 @@ use crate::{
             body::RequestBody,
             body_work::{FREE_BYTES_MAX, KeyWork},
             head::{self, BodyHead},
-            read_body::{self, AT_ONCE_BYTES_MAX},
+            read_body::{self, AT_ONCE_TOKENS_MAX},
         },
         ticket::Ticket,
         turn_link::turn_link,
@@ -214,13 +214,13 @@ fn begin_forward(
     Ok(Forward::new(request, attempts, body, ticket, client))
 }
 
-/// Edits the body for the first provider. If the route has edits, they take another pass over the body. That pass runs on the
-/// same kind of thread as the scan, and its time is charged to the key in the same way.
+/// Edits the body for the first provider. If the route has edits, they take another pass over the body. That pass is charged to
+/// the key, as the scan is. It runs on this thread only if all of the scan could have.
 async fn edit_body(mut forward: Box<Forward>, headers: &HeaderMap, work: &KeyWork) -> Result<Box<Forward>, Refusal> {
-    let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
-    if !forward.attempts.has_edits() || length <= FREE_BYTES_MAX {
+    let text: &[u8] = forward.body.as_ref().map_or(&[], |body| &body.bytes);
+    if !forward.attempts.has_edits() || text.len() <= FREE_BYTES_MAX {
         forward.edit_body(headers)?;
-    } else if length <= AT_ONCE_BYTES_MAX {
+    } else if read_body::can_begin_at_once(text) && forward.request.scan.tape.tokens() <= AT_ONCE_TOKENS_MAX {
         work.run_charged(|| forward.edit_body(headers))?;
     } else {
         let headers = headers.clone();

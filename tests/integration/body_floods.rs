@@ -14,6 +14,7 @@ use crate::harness::process::processor_time;
 use crate::harness::request::{Upload, Wire};
 use crate::harness::tools::{note, rounds};
 use crate::harness::wait::{DEADLINE, wait_within};
+use crate::harness::websocket::{self, WebSocket};
 use crate::harness::{RecordingProvider, Request, Weir, WeirBuilder, wait_until};
 
 /// What a body may have, and what the attackers announce.
@@ -174,10 +175,10 @@ impl Drop for Spinning {
     }
 }
 
-/// Sends each of the attack's requests over and over on a connection of its own, while the other key is measured, and in turns
+/// Sends each of the attack's bodies over and over on a connection of its own, while the other key is measured, and in turns
 /// beside processes that only spin, so that all else that the machine does is in both. The attackers' requests are read, or wait too
 /// long for their turn. In the long form the other key's p99 is at most `times_max` times that beside the spinning.
-fn measured_beside(what: &str, weir: &Weir, other: &str, attack: &[Vec<u8>], times_max: f64) {
+fn measured_beside(what: &str, weir: &Weir, other: &str, attack: &[Attack], times_max: f64) {
     let (turns, count) = (rounds(1, 12), rounds(50, 1_500));
     let (mut quiet, mut attacked) = (Vec::new(), Vec::new());
     times(weir, other, 50);
@@ -190,8 +191,8 @@ fn measured_beside(what: &str, weir: &Weir, other: &str, attack: &[Vec<u8>], tim
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let _stop = SetAtEnd([&stop]);
-            for request in attack {
-                scope.spawn(|| send_over_and_over(weir, request, &stop, &read));
+            for body in attack {
+                scope.spawn(|| send_over_and_over(weir, body, &stop, &read));
             }
             // They are read at low priority: a machine that is busy with other things takes its time.
             let was_read = wait_within(PATIENCE, || (read.load(Ordering::SeqCst) > turn).then_some(()));
@@ -217,16 +218,67 @@ fn measured_beside(what: &str, weir: &Weir, other: &str, attack: &[Vec<u8>], tim
     }
 }
 
-fn send_over_and_over(weir: &Weir, request: &[u8], stop: &AtomicBool, read: &AtomicUsize) {
+fn send_over_and_over(weir: &Weir, body: &Attack, stop: &AtomicBool, read: &AtomicUsize) {
     // An attacker sends from another machine. Here, sending must not take the processor from weir or from the other key's client.
     rustix::process::nice(19).unwrap();
     while !stop.load(Ordering::SeqCst) {
-        let mut client = weir.connect().patient(PATIENCE);
-        client.write(request);
-        let answer = client.response_to("POST");
-        assert!(matches!(answer.status, 404 | 429), "{}", answer.text());
-        read.fetch_add(usize::from(answer.status == 404), Ordering::SeqCst);
+        let status = body.send(weir);
+        assert!(matches!(status, 200 | 404 | 429), "{status}");
+        read.fetch_add(usize::from(status != 429), Ordering::SeqCst);
     }
+}
+
+/// A body of an attack, ready to be sent.
+enum Attack {
+    Request(Vec<u8>),
+    /// A message on a socket of this key.
+    Message(String, Vec<u8>),
+}
+
+/// A body: how it begins, what is repeated, and how it ends.
+type Shape<'t> = (&'t str, &'t str, &'t str);
+
+/// Of all JSON what takes longest to read, for a model that there is not.
+const TOKENS: Shape = (r#"{"model":"no-such-model","messages":["#, "1,", "1]}");
+
+impl Attack {
+    /// This request with a body of some `bytes`.
+    fn request(request: Request, shape: Shape, bytes: usize) -> Attack {
+        Attack::Request(request.body(repeated(shape, bytes).as_bytes()).bytes(Upload::Length))
+    }
+
+    /// A request for a model that there is not.
+    fn tokens(key: &str, bytes: usize) -> Attack {
+        Attack::request(Wire::Messages.request(key, "hi"), TOKENS, bytes)
+    }
+
+    /// A message of some `bytes`.
+    fn message(key: &str, shape: Shape, bytes: usize) -> Attack {
+        let frame = websocket::frame(websocket::TEXT, repeated(shape, bytes).as_bytes());
+        Attack::Message(key.to_owned(), frame)
+    }
+
+    /// Sends it on a connection of its own, and returns the status of the answer.
+    fn send(&self, weir: &Weir) -> u16 {
+        let mut client = weir.connect().patient(PATIENCE);
+        match self {
+            Attack::Request(bytes) => {
+                client.write(bytes);
+                client.response_to("POST").status
+            }
+            Attack::Message(key, frame) => {
+                let mut socket = WebSocket::try_open(client, &websocket::handshake(key)).unwrap();
+                socket.write(frame);
+                let event = socket.event();
+                let status = event["status"].as_u64().unwrap_or_else(|| panic!("{event}"));
+                u16::try_from(status).unwrap()
+            }
+        }
+    }
+}
+
+fn repeated((head, unit, tail): Shape, bytes: usize) -> String {
+    [head, &unit.repeat(bytes / unit.len()), tail].concat()
 }
 
 /// In the long form what the other key notices is measured. The short form shows that both go on: nobody waits for the attacker,
@@ -236,15 +288,10 @@ fn compressed_bodies_of_one_key_do_not_slow_down_another() {
     let provider = RecordingProvider::recorded();
     let weir = WeirBuilder::new().all_providers(&provider.base_url()).start();
     let (key, other) = (weir.key().text, weir.key().text);
-    let attack = vec![bomb(&key).bytes(Upload::Length); 16];
+    let attack: Vec<Attack> = (0..16)
+        .map(|_| Attack::Request(bomb(&key).bytes(Upload::Length)))
+        .collect();
     measured_beside("compressed bodies of another key", &weir, &other, &attack, 1.2);
-}
-
-/// So many bytes of `1,1,1,…`, of all JSON what takes longest to read, for a model that there is not.
-fn tokens(key: &str, bytes: usize) -> Request {
-    let numbers = "1,".repeat(bytes / 2);
-    let body = format!(r#"{{"model":"no-such-model","messages":[{numbers}1]}}"#);
-    Wire::Messages.request(key, "hi").body(body.as_bytes())
 }
 
 #[test]
@@ -254,9 +301,65 @@ fn bodies_of_many_tokens_of_four_keys_do_not_slow_down_another() {
     let other = weir.key().text;
     // What is scanned at once, and what is not.
     let sizes = [500_000, rounds(1_000_000, 8_000_000)];
-    let of_key = |key: &str| sizes.map(|bytes| tokens(key, bytes).bytes(Upload::Length));
-    let attack: Vec<Vec<u8>> = (0..4).flat_map(|_| of_key(&weir.key().text)).collect();
+    let of_key = |key: &str| sizes.map(|bytes| Attack::tokens(key, bytes));
+    let attack: Vec<Attack> = (0..4).flat_map(|_| of_key(&weir.key().text)).collect();
     measured_beside("bodies of many tokens of four keys", &weir, &other, &attack, 1.5);
+}
+
+/// A string cannot be left before its end, and takes as long to read for its escapes as others do for their tokens.
+#[test]
+fn bodies_of_many_escapes_of_four_keys_do_not_slow_down_another() {
+    const ESCAPES: Shape = (r#"{"model":"no-such-model","messages":[""#, "\\n", "\"]}");
+    let provider = RecordingProvider::recorded();
+    let weir = WeirBuilder::new().all_providers(&provider.base_url()).start();
+    let other = weir.key().text;
+    let of_key = |key: &str| {
+        [500_000, rounds(1_000_000, 8_000_000)]
+            .map(|bytes| Attack::request(Wire::Messages.request(key, "hi"), ESCAPES, bytes))
+    };
+    let attack: Vec<Attack> = (0..4).flat_map(|_| of_key(&weir.key().text)).collect();
+    measured_beside("bodies of many escapes of four keys", &weir, &other, &attack, 1.5);
+}
+
+#[test]
+fn messages_on_sockets_of_four_keys_do_not_slow_down_another() {
+    const NUMBERS: Shape = (
+        r#"{"type":"response.create","model":"no-such-model","input":["#,
+        "1,",
+        "1]}",
+    );
+    const ESCAPES: Shape = (
+        r#"{"type":"response.create","model":"no-such-model","input":""#,
+        "\\n",
+        "\"}",
+    );
+    let provider = RecordingProvider::recorded();
+    let weir = WeirBuilder::new().all_providers(&provider.base_url()).start();
+    let other = weir.key().text;
+    let of_key = |key: &str| [NUMBERS, ESCAPES].map(|shape| Attack::message(key, shape, 500_000));
+    let attack: Vec<Attack> = (0..4).flat_map(|_| of_key(&weir.key().text)).collect();
+    measured_beside("messages on sockets of four keys", &weir, &other, &attack, 1.5);
+}
+
+/// To translate a body takes several times as long as to scan it.
+#[test]
+fn bodies_of_four_keys_that_are_translated_do_not_slow_down_another() {
+    const ITEMS: Shape = (
+        r#"{"model":"any","input":["#,
+        r#"{"role":"user","content":"a"},"#,
+        r#"{"role":"user","content":"a"}]}"#,
+    );
+    let provider = RecordingProvider::recorded();
+    let model = "name = \"any\"\nproviders = [\"anthropic\"]\nupstream_name = \"claude-sonnet-5\"\ntranslate = \"strict\"\n\
+        output_tokens = 64000\nfree = true\n";
+    let weir = WeirBuilder::new()
+        .all_providers(&provider.base_url())
+        .set_top("model", vec![toml::from_str::<toml::Value>(model).unwrap()])
+        .start();
+    let other = weir.key().text;
+    let of_key = |key: &str| Attack::request(Wire::Responses.request(key, "hi"), ITEMS, 500_000);
+    let attack: Vec<Attack> = (0..8).map(|_| of_key(&weir.key().text)).collect();
+    measured_beside("translated bodies of eight keys", &weir, &other, &attack, 1.5);
 }
 
 #[test]
@@ -269,14 +372,12 @@ fn one_key_keeps_no_more_than_half_of_a_processor_busy_with_bodies() {
         .set("gateway.body_work_key_percent", 100)
         .start();
     let (key, other, process) = (weir.key().text, weir.key().text, weir.process().id());
-    let attack: Vec<Vec<u8>> = [60_000, 400_000, 500_000, 500_000, 2_000_000]
-        .map(|bytes| tokens(&key, bytes).bytes(Upload::Length))
-        .into();
+    let attack = [60_000, 400_000, 500_000, 500_000, 2_000_000].map(|bytes| Attack::tokens(&key, bytes));
     let (stop, read) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let _stop = SetAtEnd([&stop]);
-        for request in &attack {
-            scope.spawn(|| send_over_and_over(&weir, request, &stop, &read));
+        for body in &attack {
+            scope.spawn(|| send_over_and_over(&weir, body, &stop, &read));
         }
         let was_read = wait_within(PATIENCE, || (read.load(Ordering::SeqCst) > 2).then_some(()));
         assert_eq!(was_read, Some(()), "bodies of the attack are read");
@@ -285,8 +386,8 @@ fn one_key_keeps_no_more_than_half_of_a_processor_busy_with_bodies() {
     let stop = AtomicBool::new(false);
     let (busy, elapsed) = std::thread::scope(|scope| {
         let _stop = SetAtEnd([&stop]);
-        for request in &attack {
-            scope.spawn(|| send_over_and_over(&weir, request, &stop, &read));
+        for body in &attack {
+            scope.spawn(|| send_over_and_over(&weir, body, &stop, &read));
         }
         let (before, began) = (processor_time(process), Instant::now());
         let length = Duration::from_secs(rounds(4, 20) as u64);

@@ -30,9 +30,20 @@ fn skip_spaces(mut text: &[u8]) -> &[u8] {
 /// `None` if the value is missing, incomplete or nested too deeply.
 #[inline(always)]
 pub(super) fn skip_value(text: &[u8], outer: usize) -> Option<&[u8]> {
+    skip_counted_value(text, outer, &mut || true)
+}
+
+/// Like [`skip_value`], but calls `on_value` before each value in the skipped object or array. `None`, too, if `on_value` returns
+/// false.
+#[inline(always)]
+pub(super) fn skip_counted_value<'t>(
+    text: &'t [u8],
+    outer: usize,
+    on_value: &mut impl FnMut() -> bool,
+) -> Option<&'t [u8]> {
     match text {
         [b'"', inside @ ..] => skip_string(inside),
-        [b'{' | b'[', ..] => skip_container(text, outer),
+        [b'{' | b'[', ..] => skip_container(text, outer, on_value),
         _ => skip_plain(text),
     }
 }
@@ -137,7 +148,7 @@ impl OpenContainers {
 }
 
 #[inline(never)]
-fn skip_container(text: &[u8], outer: usize) -> Option<&[u8]> {
+fn skip_container<'t>(text: &'t [u8], outer: usize, on_value: &mut impl FnMut() -> bool) -> Option<&'t [u8]> {
     let mut open = OpenContainers {
         arrays: [0; STACK_WORDS],
         is_in_array: false,
@@ -147,6 +158,9 @@ fn skip_container(text: &[u8], outer: usize) -> Option<&[u8]> {
     let mut rest = text;
     loop {
         // A value begins here.
+        if !on_value() {
+            return None;
+        }
         rest = match rest {
             [first @ (b'{' | b'['), inside @ ..] => {
                 let is_array = *first == b'[';

@@ -15,7 +15,10 @@ use crate::{
     },
     edges::{body_budget::BodyReservation, clock},
     gateway::{
-        request::{body_work::FREE_BYTES_MAX, read_body::AT_ONCE_BYTES_MAX},
+        request::{
+            body_work::FREE_BYTES_MAX,
+            read_body::{self, AT_ONCE_TOKENS_MAX},
+        },
         socket::{PendingClose, Socket, SocketClose, lanes::ReadyTurn, messages::CompleteMessage, turn::TurnHost},
         turn_link::TurnMessage,
     },
@@ -221,17 +224,31 @@ impl Socket {
     }
 }
 
-/// Reads the members of a message. The work is charged to the key, as for the scan of a body. Large messages are read on a thread
-/// that carries no requests.
+/// Reads the members of a message. The work is charged to the key, as for the scan of a body. A message that is large, or has many
+/// values or escapes, is read on a thread of low priority, as such a body is.
 ///
 /// # Errors
 /// [`Refusal::BodyWorkLimited`] if too many large bodies and messages of the key wait.
 async fn read_frame(host: &TurnHost, text: Bytes) -> Result<ClientFrame, Refusal> {
-    let work = host.gateway.limits.bodies.work(host.handshake.digest);
-    match text.len() {
-        0..=FREE_BYTES_MAX => Ok(ClientFrame::read(text)),
-        length if length <= AT_ONCE_BYTES_MAX && work.can_run_now() => Ok(work.run_charged(|| ClientFrame::read(text))),
-        // Boxed: otherwise the future of every socket would reserve memory for this one.
-        _ => Box::pin(work.run_in_turn(move || ClientFrame::read(text))).await,
+    if text.len() <= FREE_BYTES_MAX {
+        return Ok(ClientFrame::read(text));
     }
+    let work = host.gateway.limits.bodies.work(host.handshake.digest);
+    if work.can_run_now() && read_body::can_begin_at_once(&text) {
+        let begin = || ClientFrame::read_in_steps(text.clone(), AT_ONCE_TOKENS_MAX, || false);
+        if let Some(frame) = work.run_charged(begin) {
+            return Ok(frame);
+        }
+    }
+    let read = move || ClientFrame::read_in_steps(text, AT_ONCE_TOKENS_MAX, yield_processor);
+    // Boxed: otherwise the future of every socket would reserve memory for this one.
+    let frame = Box::pin(work.run_in_turn(read)).await?;
+    // This error cannot occur, because the steps are never stopped.
+    frame.ok_or(Refusal::Internal)
+}
+
+/// Lets a thread of higher priority that is ready run, as between two steps of a body's scan. Returns true: the next step follows.
+fn yield_processor() -> bool {
+    std::thread::yield_now();
+    true
 }

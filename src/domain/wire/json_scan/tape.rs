@@ -40,6 +40,11 @@ impl Tape {
         *self = Self::default();
     }
 
+    /// Returns the number of recorded tokens.
+    pub(crate) fn tokens(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Returns the number of tokens, and the number of bytes of memory that they take.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::domain::wire::{
     json_scan::unescaped,
-    json_skip::{skip_space, skip_value, split_key},
+    json_skip::{skip_counted_value, skip_space, split_key},
 };
 
 /// The maximum number of members of a frame.
@@ -87,6 +87,21 @@ impl ClientFrame {
     pub(crate) fn read(text: Bytes) -> Self {
         let members = split_members(&text);
         Self { text, members }
+    }
+
+    /// Like [`Self::read`], but calls `on_step` after every `values` values that have been read. Returns `None` if `on_step`
+    /// returns false.
+    pub(crate) fn read_in_steps(text: Bytes, values: usize, mut on_step: impl FnMut() -> bool) -> Option<Self> {
+        let (mut left, mut is_stopped) = (values, false);
+        let members = split_counted_members(&text, &mut || {
+            if left == 0 {
+                left = values;
+                is_stopped = !on_step();
+            }
+            left = left.saturating_sub(1);
+            !is_stopped
+        });
+        (!is_stopped).then_some(Self { text, members })
     }
 
     /// Returns the complete message.
@@ -219,9 +234,17 @@ pub(crate) fn join_items(first: &[u8], second: &[u8]) -> Vec<u8> {
 /// Splits the text of one JSON object into its members.
 ///
 /// # Errors
+/// As [`split_counted_members`].
+pub(super) fn split_members(text: &[u8]) -> Result<Vec<FrameMember>, &'static str> {
+    split_counted_members(text, &mut || true)
+}
+
+/// Like [`split_members`], but calls `on_value` before each value in a member. Stops with an error if `on_value` returns false.
+///
+/// # Errors
 /// The text is not one object or has too many members. Or other JSON parsers could read it differently, because a name contains
 /// an escape or occurs twice. The error is a message for the client.
-pub(super) fn split_members(text: &[u8]) -> Result<Vec<FrameMember>, &'static str> {
+fn split_counted_members(text: &[u8], on_value: &mut impl FnMut() -> bool) -> Result<Vec<FrameMember>, &'static str> {
     let malformed = "the frame is not one JSON object, or is nested too deeply";
     let offset = |rest: &[u8]| text.len() - rest.len();
     let [b'{', inside @ ..] = skip_space(text) else {
@@ -235,7 +258,7 @@ pub(super) fn split_members(text: &[u8]) -> Result<Vec<FrameMember>, &'static st
         }
         let start = offset(rest);
         let (key, value) = split_key(rest).ok_or(malformed)?;
-        let behind = skip_value(value, 1).ok_or(malformed)?;
+        let behind = skip_counted_value(value, 1, on_value).ok_or(malformed)?;
         let name = FrameMemberName::from_key(key);
         if key.contains(&b'\\') {
             return Err("the name of a member of the frame contains an escape");

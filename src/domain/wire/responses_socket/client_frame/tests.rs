@@ -132,6 +132,16 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
+/// The values that are counted in a member's value: its objects and arrays, and all that is in them.
+fn counted_values(value: &Value) -> usize {
+    let inside = |value: &Value| counted_values(value).max(1);
+    match value {
+        Value::Array(values) => 1 + values.iter().map(inside).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(inside).sum::<usize>(),
+        _ => 0,
+    }
+}
+
 proptest! {
     /// Whatever else a frame has, the body is the same object with `stream: true` and without the socket's members.
     #[test]
@@ -149,6 +159,25 @@ proptest! {
         }
         object.insert("stream".to_owned(), true.into());
         prop_assert_eq!(made, Value::Object(object));
+    }
+
+    /// Steps of any size give the result of one, and each step but the last has as many values as it may.
+    #[test]
+    fn a_frame_read_in_steps_is_the_frame_read_at_once(members in prop::collection::vec(json(), 0..8), values in 1..9_usize) {
+        let object: serde_json::Map<String, Value> =
+            members.into_iter().enumerate().map(|(at, value)| (format!("m{at}"), value)).collect();
+        let inside: usize = object.values().map(counted_values).sum();
+        let text = Bytes::from(serde_json::to_vec(&object).expect("JSON"));
+        let whole = ClientFrame::read(text.clone());
+        let mut steps = 0;
+        let read = ClientFrame::read_in_steps(text.clone(), values, || {
+            steps += 1;
+            true
+        });
+        prop_assert_eq!(read.expect("it is never stopped").members, whole.members.clone());
+        prop_assert_eq!(steps, inside.saturating_sub(1) / values);
+        let stopped = ClientFrame::read_in_steps(text, values, || false);
+        prop_assert_eq!(stopped.map(|frame| frame.members), (steps == 0).then_some(whole.members));
     }
 
     /// No bytes make it fail, and what cannot be read stays as it is.
