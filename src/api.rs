@@ -176,7 +176,7 @@ pub(crate) enum AdminErrorCode {
     JournalUnavailable,
     /// The log backend is unreachable.
     LogHomeUnavailable,
-    /// An error code that this version of weir does not know, sent by another version.
+    /// Another version of weir has sent an error code that this version does not know.
     #[serde(other)]
     Unknown,
 }

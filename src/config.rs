@@ -84,9 +84,9 @@ settings! {
         /// without a call to Redis. Near a limit, the node calls Redis for each request (docs/money.md, Leases). With the
         /// embedded store, this section has no effect.
         leases: LeasesConfig = table().restart(),
-        /// Notices before money runs out. weir creates a notice when a key has spent a certain percentage of its quota (once per
-        /// period, for all nodes together), or when a charge has brought an account down to its low balance. Each notice is
-        /// logged.
+        /// Notices before money runs out. weir creates a notice when a key has spent a certain percentage of its quota, or when a
+        /// charge has brought an account down to its low balance. For each key and percentage, all nodes together create only one
+        /// notice per period. Each notice is logged.
         notices: NoticesConfig = table().restart(),
         /// This node's journal of requests and charges.
         journal: JournalConfig = table().restart(),
@@ -181,7 +181,7 @@ pub(crate) enum ConfigError {
         /// Why the file cannot be read.
         reason: String,
     },
-    /// The file has invalid values; one error for each, in the order of the file.
+    /// The file has invalid values. Contains one error for each of them, in the order of the file.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Invalid(Vec<FileError>),
 }

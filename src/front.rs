@@ -322,7 +322,7 @@ pub(crate) trait Transport: Send + Sync {
     }
 
     /// Turns the socket into a stream of HTTP. The stream's socket digest contains the client's address. The caller limits the
-    /// time. An error closes the connection without an answer.
+    /// duration. If this function returns an error, the connection is closed without an answer.
     async fn open(&self, stream: Stream) -> io::Result<Stream>;
 }
 

@@ -82,7 +82,7 @@ pub(crate) enum JournalError {
     /// Another process uses the folder, whose path this variant contains.
     #[error("another weir process uses the journal {}; stop that process, or configure another folder for this process (journal.path)", .0.display())]
     InUse(PathBuf),
-    /// The folder was created in another place. Contains its path.
+    /// The folder was created in another place and then copied or moved. Contains the folder's present path.
     #[error("cannot open the journal {path}: the folder was copied or moved here. If the original folder no longer exists, delete {path}/place and start weir again. If the original folder is still in use, delete everything in this copy, because weir settles the requests from the original", path = .0.display())]
     Copied(PathBuf),
     /// The file `node` does not contain the name of a node. Contains the file's path.
@@ -131,12 +131,12 @@ impl JournalError {
 pub(crate) const RECORD_BYTES_MAX: u64 = 256 * 1024;
 /// The minimum size of a segment that can be configured, in bytes.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
-/// The maximum size of the frame of a [`crate::domain::ledger::Record::Admit`], in bytes. It applies if the record has the
-/// maximum number of tags and no string in it is longer than 128 bytes.
+/// The maximum size of the frame of a [`crate::domain::ledger::Record::Admit`], in bytes. This size suffices even for a record
+/// with the maximum number of tags, provided that no string in the record is longer than 128 bytes.
 pub(crate) const ADMIT_BYTES_MAX: u64 = 2560;
-/// The maximum size of the frame of a settlement, in bytes. It applies to a settlement with the losses of a translation, if no
-/// string in the settlement is longer than 128 bytes. This size also suffices for a settlement that additionally has the maximum
-/// number of parts, if no string in it is longer than 40 bytes.
+/// The maximum size of the frame of a settlement, in bytes. This size suffices for a settlement with the losses of a translation,
+/// provided that no string in the settlement is longer than 128 bytes. If the settlement additionally has the maximum number of
+/// parts, this size suffices provided that no string in the settlement is longer than 40 bytes.
 pub(crate) const STEP_BYTES_MAX: u64 = 3456;
 /// The room in bytes that is reserved for the admission and the settlement of a request. Larger records take more room if
 /// there is any.
@@ -160,7 +160,7 @@ trait Disk: fmt::Debug + Send + Sync {
         Ok(disk.f_bavail.saturating_mul(100) / disk.f_blocks.max(1))
     }
 
-    /// Syncs the file: returns once everything that was written to the file is on disk.
+    /// Syncs the file. Returns after everything that was written to the file is on disk.
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()
     }
@@ -320,7 +320,7 @@ impl FreeRoom {
         i64::try_from(bytes).is_ok_and(|bytes| self.bytes.load(Ordering::Acquire) >= bytes)
     }
 
-    /// Releases bytes that were reserved and are not needed, or have been written.
+    /// Releases reserved bytes. The caller either does not need these bytes or has written a frame of this size.
     fn release(&self, bytes: u64) {
         self.resize(0, bytes);
     }

@@ -42,7 +42,7 @@ pub(crate) struct ConfigSnapshot {
 }
 
 impl ConfigSnapshot {
-    /// Creates a snapshot of parts that have been checked. `pools` are the pools of the catalogue's providers.
+    /// Creates a snapshot from parts that have already been checked. `pools` are the pools of the catalogue's providers.
     pub(crate) fn new(config: Arc<Config>, catalogue: Arc<Catalogue>, pools: Arc<Pools>) -> Self {
         Self {
             routes: Routes::prepare(&catalogue, &pools),

@@ -206,8 +206,8 @@ impl Readiness {
             .collect()
     }
 
-    /// Returns a sentence for each problem. The sentence describes the problem and, if they are known, its location and the
-    /// remedy.
+    /// Returns a sentence for each problem. The sentence describes the problem. It also says where the problem is and what to do,
+    /// if this is known.
     pub(crate) fn details(&self) -> Vec<String> {
         let of_store = self.store_trouble.details.iter().cloned();
         let is_unexplained = !self.store_reachable && self.store_trouble.details.is_empty();
@@ -228,7 +228,8 @@ struct ReadyReply {
     ready: bool,
     reasons: Vec<&'static str>,
     warnings: Vec<&'static str>,
-    /// One sentence for each problem. The sentence describes the problem and, if they are known, its location and the remedy.
+    /// One sentence for each problem. The sentence describes the problem. It also says where the problem is and what to do, if
+    /// this is known.
     details: Vec<String>,
     /// The time by which this node's clock is ahead of the store's clock, in seconds; `null` if it is not known.
     clock_offset_seconds: Option<i64>,

@@ -69,7 +69,7 @@ pub(crate) enum SignInError {
     /// Too many codes wait for a decision.
     #[error("too many agents are waiting to sign in: try again in a few minutes")]
     TooMany,
-    /// A user has refused the sign-in, or the key with which the user approved it is no longer valid.
+    /// A user has refused the sign-in, or has approved it with a key that is no longer valid.
     #[error("the sign-in was refused")]
     Denied,
     /// The code has expired.
@@ -157,7 +157,7 @@ impl AgentSignIns {
         Ok(is_waiting.then_some(PendingSignIn { seconds }))
     }
 
-    /// Returns whether a user has already made the decision that `key` and `is_approved` describe, and the agent has not redeemed
+    /// Returns true if a user has already made the decision that `key` and `is_approved` describe, and the agent has not redeemed
     /// the code yet.
     pub(crate) async fn is_decided(
         &self,

@@ -1,14 +1,14 @@
 //! Passes rows of the consumption log to sinks, and reads the log.
 //!
-//! A row is stored in one place, the log backend. Either the store is the log backend and gets each row with its settlement,
-//! or a sink is the log backend and gets its rows from the journal. A request never writes rows to a sink itself. For each
-//! sink and each lane of the journal, a [`Feeder`] reads rows in the order of their numbers and hands them over in batches. A
-//! sink stores its watermark in the same transaction as the rows, so it has each row exactly once even after a crash. The
-//! journal retains the rows that a sink lacks. Settlement does not wait for sinks.
+//! A row is stored in one place, the log backend. Either the store is the log backend and gets each row with its settlement, or a
+//! sink is the log backend and gets its rows from the journal. A request never writes rows to a sink itself. For each sink and
+//! each lane of the journal, a [`Feeder`] reads rows in the order of their numbers and hands them over in batches. A sink stores
+//! its watermark in the same transaction as the rows, so it has each row exactly once even after a crash. The journal retains the
+//! rows that a sink lacks. Settlement does not wait for sinks.
 //!
 //! A reader gets the rows in the log backend together with the rows that the log backend has not acknowledged yet ([`reading`]).
-//! The rows are compared with the daily sums in [`proof`]. [`LogPageQuery`] and [`NewestRowsQuery`] are the queries that a log
-//! backend answers.
+//! [`proof`] compares the rows with the daily sums. [`LogPageQuery`] and [`NewestRowsQuery`] are the queries that a log backend
+//! answers.
 
 pub(crate) mod backfill;
 #[cfg(test)]
@@ -121,11 +121,11 @@ pub trait LogBackend: Send + Sync {
     /// name.
     fn name(&self) -> &'static str;
 
-    /// Reads one page of the rows that ended on the query's day. The page has rows of all lanes.
+    /// Reads one page of the rows whose requests ended on the query's day. The page has rows of all lanes.
     async fn page(&self, ask: &LogPageQuery) -> Result<RowPage, LogBackendError>;
 
-    /// Reads the most recent rows of a key that ended on one of `days`: at most `limit`, and at most
-    /// [`PAGE_ROWS_MAX`].
+    /// Reads the most recent rows of a key. Reads only rows whose requests ended on one of `days`. Returns at most `limit` rows,
+    /// and at most [`PAGE_ROWS_MAX`].
     async fn latest(
         &self,
         account: &str,
@@ -247,20 +247,20 @@ pub enum LogBackendError {
     TooManyAccounts(usize),
 }
 
-/// A query for one page of the rows that ended on one day, in the order of [`LogPosition`].
+/// A query for one page of the rows whose requests ended on one day. The rows are in the order of [`LogPosition`].
 #[derive(Clone, Debug)]
 pub struct LogPageQuery {
-    /// The filter that returned rows must match.
+    /// A filter. Every returned row matches it.
     pub filter: LogFilter,
-    /// The day on which the rows ended, in days since the Unix epoch (UTC).
+    /// The day on which the requests of the rows ended, in days since the Unix epoch (UTC).
     pub day: i64,
     /// The page begins with the first row after this position.
     pub after: LogPosition,
     /// The maximum number of rows, at most [`PAGE_ROWS_MAX`]. If several rows have the same position as the last row, the page
     /// has all of them, even beyond `limit`.
     pub limit: usize,
-    /// The time at which the reader began to read the log, before its first page. Rows that are added after this time may be
-    /// missing.
+    /// The time at which the reader began to read the log. The reader reads its first page after this time. Rows that are added
+    /// after this time may be missing.
     pub began: Instant,
     /// The time at which a log backend stops scanning rows. It scans some rows even if this time has passed. `None` means no
     /// deadline.
@@ -276,15 +276,15 @@ pub struct RowPage {
     pub numbers: Vec<(NodeId, u64)>,
     /// The position up to which all rows are on this page or an earlier one. `None` if the day has no further rows.
     pub next: Option<LogPosition>,
-    /// The number of rows that were scanned for this page and that belong to the account of `next`. The next page need not scan
-    /// them again.
+    /// The number of rows that were scanned for this page and that belong to the account of `next`. The query for the next page
+    /// need not scan these rows again.
     pub looked_at: usize,
 }
 
 /// A query for the most recent rows.
 #[derive(Clone, Debug)]
 pub struct NewestRowsQuery {
-    /// The filter that returned rows must match.
+    /// A filter. Every returned row matches it.
     pub filter: LogFilter,
     /// The position at which the previous page ended; only older rows are read. `None` for the first page.
     pub from: Option<NewestCursor>,
@@ -324,12 +324,12 @@ pub struct ListsCursor {
     pub left: BTreeMap<String, usize>,
 }
 
-/// A position in rows that are ordered by their end. The row at the position and all newer rows have been read.
+/// A position in rows that are ordered by the end of their requests. The row at the position and all newer rows have been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceCursor {
-    /// The time at which the row at the position ended, in milliseconds since the Unix epoch.
+    /// The time at which the request of the row at the position ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// The account of the row at the position. Empty if all rows that ended at `time_ms` have been read.
+    /// The account of the row at the position. Empty if all rows whose requests ended at `time_ms` have been read.
     pub account: SmolStr,
     /// The id of the request of the row at the position.
     pub request_id: SmolStr,
@@ -359,7 +359,7 @@ impl LogPageQuery {
         }
     }
 
-    /// Creates a query for the first page of the rows of an account that ended on a day.
+    /// Creates a query for the first page of an account's rows whose requests ended on a day.
     pub fn for_day(account: &str, day: i64, limit: usize) -> Self {
         Self::new(LogFilter::of_day(account, day), day, limit)
     }
@@ -387,7 +387,7 @@ impl SliceCursor {
     /// The length of the first time slice that is read, in milliseconds.
     const LENGTH_MS: i64 = 3_600_000;
 
-    /// Creates a position at which all rows that ended at `time_ms` or later have been read.
+    /// Creates a position at which all rows whose requests ended at `time_ms` or later have been read.
     fn at_time(time_ms: i64) -> Self {
         Self {
             time_ms,
@@ -414,7 +414,7 @@ impl SliceCursor {
     }
 }
 
-/// Returns the key that sorts rows by their end. It consists of end, account and request id.
+/// Returns the key by which rows are sorted. It consists of the end of the request, the account and the request id.
 fn time_key(row: &Row) -> (i64, &str, &str) {
     (row.time_ms, &row.account, &row.request_id)
 }
@@ -424,7 +424,7 @@ fn has_passed(until: Option<Instant>) -> bool {
     until.is_some_and(|until| clock::instant() >= until)
 }
 
-/// The maximum number of rows in a batch, and how long a batch waits for them.
+/// The maximum number of rows in a batch, and how long a batch waits for more rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
     /// The maximum number of rows in a batch; at least 1. All rows of a batch are in memory together.
@@ -438,9 +438,9 @@ pub struct BatchLimits {
 pub enum Linger {
     /// The batch is handed over when this time has passed since its first row was read.
     For(Duration),
-    /// The batch belongs to the hour in which its first row ended. It is handed over shortly after the end of this hour,
-    /// according to this machine's clock. It is handed over earlier if this time has passed since its first row was read. The
-    /// batch has no rows of later hours.
+    /// The batch belongs to the hour in which the request of its first row ended. It has no rows of later hours. It is handed
+    /// over shortly after the end of this hour, according to this machine's clock. It is handed over earlier if the given
+    /// duration has passed since its first row was read.
     HourOr(Duration),
 }
 
@@ -450,8 +450,8 @@ const HOUR_SLACK_MS: i64 = 60_000;
 const HOUR_MS: i64 = 3_600_000;
 
 impl BatchLimits {
-    /// Returns whether a row that ended at `row_ms` can be in a batch whose first row ended at `first_ms`. Both are in
-    /// milliseconds since the Unix epoch.
+    /// Returns whether a row can be in a batch. The row's request ended at `row_ms`, and the request of the batch's first row
+    /// ended at `first_ms`. Both are in milliseconds since the Unix epoch.
     fn fits(&self, first_ms: i64, row_ms: i64) -> bool {
         match self.linger {
             Linger::For(_) => true,
@@ -467,8 +467,8 @@ impl BatchLimits {
         }
     }
 
-    /// Returns how long a batch may still wait for rows. Its first row ended at `first_ms`, `since` is the time that has passed
-    /// since this row was read, and `now_ms` is the current time.
+    /// Returns how long a batch may still wait for rows. The request of its first row ended at `first_ms`, `since` is the time
+    /// that has passed since this row was read, and `now_ms` is the current time.
     fn remaining_wait(&self, first_ms: i64, since: Duration, now_ms: i64) -> Duration {
         match self.linger {
             Linger::For(longest) => longest.saturating_sub(since),
@@ -485,8 +485,8 @@ impl BatchLimits {
     }
 }
 
-/// The maximum disorder of rows, in milliseconds. Rows are read in the order in which they were recorded, and a row ended at
-/// most this much earlier than any row before it.
+/// The maximum disorder of rows, in milliseconds. Rows are read in the order in which they were recorded. The request of a row
+/// ended at most this much earlier than the request of any row before it.
 const DISORDER_MS: i64 = 3_600_000;
 
 /// The statistics of a sink's feeders: totals since the start of the process, and which rows of each lane the sink lacks now.
@@ -503,14 +503,14 @@ enum SinkLag {
     Nothing,
     /// The sink lacks a row and all later ones. That row's request ended at this time, in milliseconds since the Unix epoch.
     Since(i64),
-    /// Not known, because the sink has not reported its watermark. Contains the time at which the journal's oldest row ended, in
-    /// milliseconds since the Unix epoch; `None` if the journal has no row or has not been read.
+    /// Not known, because the sink has not reported its watermark. Contains the time at which the request of the journal's oldest
+    /// row ended, in milliseconds since the Unix epoch; `None` if the journal has no row or has not been read.
     Unknown(Option<i64>),
 }
 
 impl SinkLag {
-    /// Selects the oldest row that the sink may lack, and returns the time at which this row ended. `None` if the sink lacks no
-    /// row, or if no row is known.
+    /// Selects the oldest row that the sink may lack, and returns the time at which this row's request ended. Returns `None` if
+    /// the sink lacks no row, or if it is not known which rows the journal has.
     fn oldest(self) -> Option<i64> {
         match self {
             Self::Nothing => None,
@@ -529,15 +529,15 @@ impl SinkStats {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that the sink lacks all rows of a lane from a certain row on. That row ended at `from_ms`. `None` means that
-    /// the sink lacks no row.
+    /// Records that the sink lacks a certain row of a lane and all later rows. That row's request ended at `from_ms`. `None`
+    /// means that the sink lacks no row.
     fn set_lag(&self, node: &NodeId, from_ms: Option<i64>) {
         let lacking = from_ms.map_or(SinkLag::Nothing, SinkLag::Since);
         self.lacking.lock().insert(node.clone(), lacking);
     }
 
-    /// Records that it is not known which rows of a lane the sink lacks. The lane's oldest row ended at `oldest_ms`; `None` if no
-    /// row is known.
+    /// Records that it is not known which rows of a lane the sink lacks. The request of the lane's oldest row ended at
+    /// `oldest_ms`; `None` if the lane's oldest row is not known.
     fn set_lag_unknown(&self, node: &NodeId, oldest_ms: Option<i64>) {
         self.lacking.lock().insert(node.clone(), SinkLag::Unknown(oldest_ms));
     }
@@ -564,16 +564,16 @@ impl SinkStats {
     }
 
     /// Returns the age of the oldest row that the sink lacks, in milliseconds. Only rows of this process's lanes are considered.
-    /// Returns 0 if the sink lacks none of them. If it is not known which rows of a lane the sink lacks, this is the age of the
-    /// lane's oldest row.
+    /// Returns 0 if the sink lacks none of them. If it is not known which rows of a lane the sink lacks, the sink is assumed to
+    /// lack all rows of that lane.
     pub(crate) fn behind_ms(&self, now_ms: i64) -> u64 {
         let lacking = self.lacking.lock();
         let oldest = lacking.values().filter_map(|lacking| lacking.oldest()).min();
         oldest.map_or(0, |oldest| u64::try_from(now_ms.saturating_sub(oldest)).unwrap_or(0))
     }
 
-    /// Returns a time in milliseconds since the Unix epoch. The sink has all rows of this process's lanes that ended before this
-    /// time. Returns [`i64::MIN`] if that is not known.
+    /// Returns a time in milliseconds since the Unix epoch. The sink has each row of this process's lanes whose request ended
+    /// before the returned time. Returns [`i64::MIN`] if it is not known which rows the sink lacks.
     pub(crate) fn complete_before(&self, now_ms: i64) -> i64 {
         let lacking = self.lacking.lock();
         let oldest = lacking.values().filter_map(|lacking| match lacking {

@@ -99,7 +99,7 @@ pub trait KeyStore: KeyHealer {
         false
     }
 
-    /// Returns the faults in the store's configuration in spite of which the store can serve.
+    /// Returns those faults in the store's configuration that do not keep the store from serving.
     fn warnings(&self) -> BTreeSet<StoreWarning> {
         BTreeSet::new()
     }

@@ -236,7 +236,8 @@ fn client_runtime() -> Result<Runtime, StartError> {
         .map_err(|error| StartError::failed("cannot start the runtime of the command", error))
 }
 
-/// Converts the result of a write to standard output. A reader that closes the pipe early (`weir ... | head`) is not a failure.
+/// Returns an error if a write to standard output has failed. It is not an error if the reader closes the pipe early (`weir ... |
+/// head`).
 fn print_result(written: std::io::Result<()>) -> Result<(), StartError> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

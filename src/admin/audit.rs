@@ -141,8 +141,8 @@ impl Audit {
     }
 }
 
-/// Appends a line. Removes the line again if it cannot be written completely, because it would corrupt the next line. Also
-/// removes it if the caller no longer waits, because the caller then does not make the change.
+/// Appends a line. Removes the line again if it cannot be written completely, because a partial line would corrupt the next line.
+/// Also removes the line if the caller no longer waits, because the caller then does not make the change.
 fn append_line(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
     let length = file.metadata().map(|metadata| metadata.len());
     let written = length.and_then(|length| {
@@ -166,7 +166,7 @@ fn append_line(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) 
 }
 
 /// Removes a line that was written at the byte offset `length`. Does nothing if another process (the successor or predecessor of
-/// this process) has appended a line since.
+/// this process) has appended a line after it.
 fn take_back(file: &File, line: &[u8], length: u64) {
     let is_last = file.metadata().is_ok_and(|now| now.len() == length + line.len() as u64);
     if is_last {

@@ -88,7 +88,8 @@ pub(crate) struct LogRowsPage {
     pub(crate) rows: Vec<Row>,
     /// The cursor of the next page. `None` if there are no further rows.
     pub(crate) next: Option<LogCursor>,
-    /// The number of rows that were already searched in the account where the next page begins.
+    /// The next page begins within the rows of one account and day. This is the number of these rows that have already been
+    /// searched.
     pub(crate) seen: usize,
 }
 
@@ -239,7 +240,7 @@ fn read_cursor(text: &str) -> Option<LogCursor> {
 }
 
 /// The prefix of a cursor whose position is in rows that are sorted by time. A cursor without this prefix contains a position in
-/// the store's lists.
+/// the store's lists of rows. The store has one list for each account and day.
 const HOME: &str = "h*";
 
 impl AdminHandler for ListNewestRows {
@@ -261,8 +262,9 @@ impl AdminHandler for ListNewestRows {
     }
 }
 
-/// Formats a cursor. A position in the store's lists has the form `DAY`, followed by `*ACCOUNT*LEFT` for each account. Any other
-/// position has the form `h*LENGTH*TIME*ACCOUNT*REQUEST`. A cursor needs no encoding in a URL.
+/// Formats a cursor. A position in the store's lists of a day has the form `DAY`, followed by `*ACCOUNT*LEFT` for each account
+/// whose list has been read at least in part. LEFT is the number of unread rows in this list. Any other position has the form
+/// `h*LENGTH*TIME*ACCOUNT*REQUEST`. A cursor needs no encoding in a URL.
 fn write_newest_cursor(cursor: &NewestCursor) -> String {
     match cursor {
         NewestCursor::InLists(ListsCursor { day, left }) => {

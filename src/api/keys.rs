@@ -334,13 +334,14 @@ pub(crate) struct ListKeys {
     /// The maximum number of keys in the answer; 100 if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<u64>,
-    /// Only keys with this id, or with this text in their name, account or hint (the last characters of the key), ignoring case.
+    /// Only keys whose id equals this text, or whose name, account or hint (the last characters of the key) contains it. Upper
+    /// and lower case are not distinguished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) search: Option<String>,
     /// Only keys that were used at this time or later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) used_since: Option<Moment>,
-    /// Only keys that were created before this time and not used since.
+    /// Only keys that were created before this time and were not used at this time or later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unused_since: Option<Moment>,
     /// Only keys that expire before this time.

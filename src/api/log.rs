@@ -272,7 +272,8 @@ pub(crate) struct LatestRows {
     pub(crate) rows: Vec<LogRow>,
     /// The reason why the log backend could not be read; null: it was read, or reading it was not necessary.
     pub(crate) not_read: Option<String>,
-    /// Whether the rows are complete: all rows of the last 31 days, or as many as the request's `limit`.
+    /// Whether the rows are complete. They are complete if they are all rows of the last 31 days, or if their number reaches the
+    /// request's `limit`.
     pub(crate) whole: bool,
 }
 

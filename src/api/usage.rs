@@ -52,8 +52,9 @@ pub(crate) struct UsagePage {
     pub(crate) costs: CostsByDay,
     /// What each line is about: a day, a model, a key or a tag.
     pub(crate) by: SplitBy,
-    /// The lines, sorted by name. If lines are left out of a report by day, the most recent days remain. If lines are left out of
-    /// another report, the lines with the highest costs remain, sorted by cost, the lowest first.
+    /// The lines of the report. A report by day is sorted by day; if lines are left out, the most recent days remain. Any other
+    /// report is sorted by name if no lines are left out. Otherwise, the lines with the highest costs remain, and the report is
+    /// sorted by cost, the lowest first.
     pub(crate) usage: Vec<UsageLine>,
     /// The number of lines that are left out.
     pub(crate) left_out: usize,
@@ -167,8 +168,8 @@ pub(crate) struct CostsByDay {
     pub(crate) from: UtcDay,
     /// The day after the last day, in UTC.
     pub(crate) until: UtcDay,
-    /// The costs by day of the names with the highest costs, the highest first. If there are other names, the sum of their costs
-    /// follows as the last entry.
+    /// The names with the highest costs, and each name's cost on each day. The name with the highest cost comes first. If there
+    /// are other names, the sum of their costs follows as the last entry.
     pub(crate) daily: Vec<CostSeries>,
 }
 

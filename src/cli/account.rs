@@ -44,7 +44,8 @@ pub enum AccountCommand {
 /// The arguments of `weir account create`.
 #[derive(Args, Clone, Debug)]
 pub struct AccountCreateArgs {
-    /// The account's id: letters, digits and `_`; after the first character also `.` and `-`
+    /// The account's id. It consists of letters, digits and `_`. The characters `.` and `-` are also allowed, but not at the
+    /// beginning
     #[arg(long)]
     pub(crate) id: AccountId,
     /// The account's opening balance in USD

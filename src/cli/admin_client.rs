@@ -419,8 +419,8 @@ pub(crate) fn describe_owner(socket: &Path) -> Option<String> {
     ))
 }
 
-/// Returns the name of a user or group id. `table` is the content of a file such as `/etc/passwd` or `/etc/group`, whose lines
-/// begin with `name:password:id:`.
+/// Returns the name of the user or group with this id. `table` is the content of a file such as `/etc/passwd` or `/etc/group`,
+/// whose lines begin with `name:password:id:`.
 fn name_of(table: &str, id: u32) -> Option<&str> {
     table.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -92,7 +92,7 @@ pub struct ListArgs {
     /// List only keys used since this time: an RFC 3339 time, or a date (its first moment in UTC)
     #[arg(long, value_name = "TIME")]
     pub(crate) used_since: Option<Moment>,
-    /// List only keys that were created before this time and have not been used since
+    /// List only keys that were created before this time and were not used at this time or later
     #[arg(long, value_name = "TIME")]
     pub(crate) unused_since: Option<Moment>,
     /// List only keys whose time of expiry is before this time

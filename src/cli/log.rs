@@ -35,7 +35,7 @@ use crate::{
 const PAGE: usize = 1000;
 /// The timeout for a page of rows. It is long, because weir searches for rows for some seconds, and the log backend can be slow.
 const PAGE_WAIT: Duration = Duration::from_secs(45);
-/// The number of hours before now at which a query begins by default.
+/// The number of hours up to now that a query covers by default.
 const QUERY_HOURS: u32 = 24;
 
 /// The subcommands of `weir log`.
@@ -313,7 +313,8 @@ fn difference_text(difference: &SumsDifference) -> String {
     )
 }
 
-/// Describes the requests to which sums or counters apply: those of the account, or those of a key, model or tag with this name.
+/// Describes the requests that are included in sums or counters. With a name, these are the requests of the key or tag with this
+/// name. Without a name, these are the requests of the account, or the requests with tags that have no separate sums.
 fn subject_text(of: SumsSubject, name: Option<&str>) -> String {
     name.map_or_else(|| of.to_string(), |name| format!("{of} {name}"))
 }
@@ -355,8 +356,8 @@ fn date(text: &str) -> Result<UtcDay, String> {
     })
 }
 
-/// The advice for operators if rows in the log have other charges than in the journal, and the log backend is the store. The
-/// advice is to choose another log backend, because a new log backend receives all rows that the journal still contains.
+/// The advice for operators if the log backend is the store, and rows have other charges there than in the journal. The advice is
+/// to choose another log backend, because a new log backend receives all rows that the journal still contains.
 const NAME_A_HOME: &str =
     "keep the journal, and set `[log] home` to \"files\" or \"postgres\", which then gets the rows of the journal";
 

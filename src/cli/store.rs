@@ -28,8 +28,8 @@ pub struct InitArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// Accept the data that remains after a loss. Use this option if a Redis has data of weir but no generation, or if an
-    /// embedded ledger was removed or replaced
+    /// Accept the data that remains after a loss. Use this option if Redis has data of weir but lacks the random string that this
+    /// command writes (the generation). Also use it if an embedded ledger was removed or replaced
     #[arg(long)]
     pub adopt: bool,
 }

@@ -209,8 +209,8 @@ settings! {
         tpm: Option<u64> = within(1..=RateLimits::MAX).optional(200_000),
         /// Maximum number of concurrent requests for each key. If not set: no limit.
         concurrency: Option<u64> = within(1..=RateLimits::MAX).optional(4),
-        /// The OpenID provider's user groups. Only members of these groups get a key. If not set: every user who can sign in at
-        /// the provider gets a key.
+        /// Groups of users at the OpenID provider. Only members of these groups get a key. If not set: every user who can sign in
+        /// at the provider gets a key.
         groups: Option<Vec<String>> = list_of(text()).optional(vec!["engineering"]),
     } checked by quota_begins_anew
 }

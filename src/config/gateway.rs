@@ -17,8 +17,8 @@ use crate::{
 };
 
 const DAY_SECONDS: u64 = 86_400;
-/// The largest number of threads that weir chooses by default. Each thread has its own connections to providers, which are closed
-/// as idle if the thread gets few requests.
+/// The largest number of threads that weir chooses by default. Each thread has its own connections to providers. If a thread gets
+/// few requests, its connections become idle and are closed.
 const THREADS_BY_DEFAULT_MAX: usize = 4;
 /// Pingora's own maximum size of a header block, in bytes.
 const HEADER_BYTES_CEILING: usize = 1_048_575;
@@ -61,8 +61,8 @@ settings! {
         /// Maximum time that weir waits for a client to read the next bytes of an answer. After that, the client counts as
         /// disconnected.
         write("write_seconds"): Duration = seconds(60, 1..=DAY_SECONDS),
-        /// How long running requests can continue after SIGTERM. After that, weir ends each remaining answer with an error of its
-        /// protocol, within some seconds.
+        /// The time for which running requests can continue after SIGTERM. After that, weir ends each remaining answer with an
+        /// error of its protocol, within some seconds.
         drain("drain_seconds"): Duration = seconds(600, 0..=DAY_SECONDS).restart(),
         /// Maximum number of concurrent token-count requests of one key; further ones get 429. The limits on generation do not
         /// apply to token counts, because agents send them in bursts.
@@ -122,8 +122,8 @@ settings! {
         /// Maximum number of unused connections to providers that stay open. The number is divided equally among the threads
         /// ([gateway] threads).
         pool_size: usize = number(256, 1..=65_536).restart(),
-        /// Maximum number of times that weir retries a failed connection attempt. It uses another address of the provider if
-        /// there is one.
+        /// Maximum number of times that weir retries a failed connection attempt. For a retry, weir uses another address of the
+        /// provider if there is one.
         connect_retries: usize = number(1, 0..=10),
         /// Whether to use HTTP/2 with providers that offer it in the TLS handshake. A connection still carries one request at a
         /// time, so that a timeout or a broken connection ends only that request. At most 256 KiB of an answer are buffered for
@@ -226,9 +226,9 @@ settings! {
     /// The section `[stability]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct StabilityConfig {
-        /// The address of the public stability service, IP:PORT: the page /status, the API /web/v1/model-stability/summary, and
-        /// its description /web/v1/openapi.json. The service needs no authentication, and does not reveal the number of requests.
-        /// The gateway's port serves the same paths.
+        /// The address of the public stability service, IP:PORT. The service consists of the page /status, the API
+        /// /web/v1/model-stability/summary, and the description of this API at /web/v1/openapi.json. The service needs no
+        /// authentication, and does not reveal the number of requests. The gateway's port serves the same paths.
         listen: SocketAddr = address().or("127.0.0.1:8081"),
         /// How often the stability record is read from the store, and how long a response may be cached.
         refresh("refresh_seconds"): Duration = seconds(5, 1..=60),
@@ -355,11 +355,11 @@ settings! {
         ping("ping_seconds"): Duration = seconds(30, 1..=600),
         /// How long a socket stays open without a request.
         idle("idle_seconds"): Duration = seconds(1800, 1..=86_400),
-        /// Maximum age of a socket. weir closes each socket up to a twelfth of this time earlier, at random, but not before the
-        /// end of a running request.
+        /// Maximum age of a socket. weir closes each socket at a random time in the last twelfth of this age. If requests are
+        /// running on the socket at that time, weir closes it after they have ended.
         lifetime("lifetime_seconds"): Duration = seconds(3600, 1..=86_400),
-        /// Maximum number of WebSockets to providers that weir opens for one client's socket, for providers whose file says
-        /// `websocket = true`. 0: weir sends all requests by POST.
+        /// Maximum number of WebSockets that weir opens to providers for one client's socket. weir opens them only to providers
+        /// whose file says `websocket = true`. 0: weir sends all requests by POST.
         provider_lines_max: usize = number(4, 0..=16),
         /// How long a WebSocket to a provider stays open without a request.
         provider_idle("provider_idle_seconds"): Duration = seconds(300, 1..=86_400),

@@ -192,10 +192,10 @@ settings! {
         read("body_read_seconds"): Duration = seconds(60, 1..=DAY_SECONDS),
         /// Maximum time from the head of a request to the end of its body. A request that takes longer gets 408.
         total("body_seconds"): Duration = seconds(600, 1..=DAY_SECONDS),
-        /// Minimum speed at which a client must send a request body and read an answer, in bytes per second. Only the time in
-        /// which weir waits for the client counts. Each time these waits add up to body_read_seconds (for an answer:
-        /// write_seconds), the client must have sent or read at least the number of bytes that this speed requires for that time.
-        /// 0: a single byte is enough.
+        /// Minimum speed at which a client must send a request body and read an answer, in bytes per second. weir adds up only
+        /// the time in which it waits for the client. Before this sum exceeds body_read_seconds (for an answer: write_seconds),
+        /// the client must have sent or read at least the number of bytes that this speed requires for that time. After that, the
+        /// sum starts again at 0. 0: a single byte is enough.
         bytes_per_second_min: u64 = number(240, 0..=1 << 30),
     } checked by shares_fit
 }

@@ -27,18 +27,18 @@ settings! {
     /// The section `[log]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LogConfig {
-        /// The target of the access log, which has one JSON line per request: "stdout", "off", or a file. If the file is renamed,
-        /// weir continues in a new file at the same path.
+        /// The target of the access log: "stdout", "off", or a file. The access log has one JSON line per request. If the file is
+        /// renamed, weir continues in a new file at the same path.
         access: AccessTarget = access_target().or("stdout"),
         /// The level of messages on stderr: error, warn, info, debug or trace. Messages that cannot be written in time are
         /// dropped and counted (weir_diagnostics_dropped_total); requests never wait for them.
         level: LevelFilter = one_of("level", LEVELS).or("info"),
         /// Maximum number of access log lines that wait to be written. Further ones are dropped and counted; requests never wait.
         access_queue_lines: usize = number(65_536, 1..=16_777_216),
-        /// The log backend, which stores the consumption log: "files" (Parquet files, which other programs can read too;
-        /// docs/log.md), "postgres" (a table; docs/postgres.md), or, with Redis, "store". If not set: "files" with an embedded
-        /// store, and "store" with Redis, where a million rows take about half a gigabyte of memory. While the backend is
-        /// unreachable, rows wait in the journal.
+        /// The log backend, which stores the consumption log: "files", "postgres" or (only with Redis) "store". "files" are
+        /// Parquet files, which other programs can read too (docs/log.md). "postgres" is a table in Postgres (docs/postgres.md).
+        /// "store" is Redis, where a million rows take about half a gigabyte of memory. If not set: "files" with an embedded
+        /// store, and "store" with Redis. While the backend is unreachable, rows wait in the journal.
         named_home("home"): Option<LogBackendName> = one_of(
             "home",
             [("store", LogBackendName::Store), ("files", LogBackendName::Files), ("postgres", LogBackendName::Postgres)],
@@ -129,7 +129,8 @@ impl LogConfig {
         self.home.sink().into_iter().chain(events).chain(store).collect()
     }
 
-    /// Reports an error and removes the name if an embedded store is named as a log backend, because it cannot store the log.
+    /// Reports an error for each setting that names the embedded store as a log backend, and clears this setting. An embedded
+    /// store cannot store the log.
     fn refuse_store(&mut self, from: &Section<'_>) {
         let is_store = |name: &mut LogBackendName| *name == LogBackendName::Store;
         if self.named_home.take_if(is_store).is_some() {

@@ -120,7 +120,7 @@ impl PageResponse {
         self
     }
 
-    /// Converts the response to the type that listeners for clients write.
+    /// Converts the response to the type of response that the listeners for clients send.
     pub(crate) fn into_response(self) -> PublicResponse {
         PublicResponse {
             status: self.status,
@@ -332,7 +332,7 @@ struct UnopenedLink {
     until: Instant,
 }
 
-/// The address of a site that links begin with.
+/// The address of a site. Links to the site begin with this address.
 #[derive(Debug)]
 pub(crate) enum LinkAddress {
     /// The configured address, without a trailing slash.

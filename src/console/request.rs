@@ -239,8 +239,8 @@ pub(super) struct RequestOrigin<'a> {
     pub(super) headers: &'a HeaderMap,
     /// The host that was addressed, with its port.
     pub(super) host: &'a str,
-    /// Whether the connection is known to be encrypted. If no address is configured and a proxy in front of weir does not report
-    /// the encryption, this is false.
+    /// Whether the client's connection is known to be encrypted. This is false if no address is configured for the site and a
+    /// proxy in front of weir does not report whether the connection is encrypted.
     pub(super) encrypted: bool,
 }
 

@@ -286,7 +286,7 @@ impl Cookie {
         })
     }
 
-    /// Returns the header that sets the cookie. The browser deletes the cookie when it is closed.
+    /// Returns the header that sets the cookie. The browser deletes the cookie when the user closes the browser.
     pub(super) fn set(&self, id: &str, way: ConnectionSecurity) -> HeaderValue {
         self.line(id, way, "")
     }

@@ -171,7 +171,8 @@ settings! {
     /// The settings of weir.toml that change the catalogue: `[provider.NAME]` and `[[model]]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct CatalogueSettings {
-        /// Changes to the provider of this name, which a provider file defines. Every setting in this table is optional.
+        /// Changes to a provider that a provider file defines. The name of this table is `provider.`, followed by the provider's
+        /// name. Every setting in this table is optional.
         overrides("provider"): BTreeMap<String, ProviderOverride> = named("anthropic"),
         /// Adds a model, or replaces the model of the same name that a provider file defines.
         models("model"): Vec<RawModel> = tables(),
@@ -185,8 +186,8 @@ settings! {
     /// `[provider.NAME]` of weir.toml: changes to a provider that a provider file defines.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct ProviderOverride {
-        /// `scheme://host[:port]` that replaces the scheme, host and port of every endpoint of the provider, for example with
-        /// those of a `weir sample-provider`. The endpoints' paths are unchanged.
+        /// The scheme, host and port of every endpoint of the provider, as `scheme://host[:port]`. This setting replaces those in
+        /// the provider file. An example is the address of a `weir sample-provider`. The endpoints' paths are unchanged.
         base_url: Option<String> = text()
             .fits("not a base URL, give http(s)://HOST[:PORT] without a path or a user", |url| is_base_url(url))
             .optional("http://127.0.0.1:9000"),
@@ -216,7 +217,7 @@ pub(crate) enum CatalogueWarning {
     SecretLacking {
         /// The provider's name in the configuration.
         provider: String,
-        /// The reference to the secret, and whether the source is absent or empty.
+        /// The reference to the secret, and whether the secret is absent or empty.
         secret: MissingSecret,
     },
     /// One of several credentials of a provider is not used, because its secret is absent or empty.
@@ -228,7 +229,7 @@ pub(crate) enum CatalogueWarning {
         provider: String,
         /// The credential's name.
         name: String,
-        /// The reference to the secret, and whether the source is absent or empty.
+        /// The reference to the secret, and whether the secret is absent or empty.
         secret: MissingSecret,
     },
     /// The operator's price list contains a price that no model uses.

@@ -260,8 +260,8 @@ pub(crate) struct RetryBudget {
     saved: u32,
 }
 
-/// The number of retries that are allowed before the first deposit. The budget saves at most this number of retries. If a deposit
-/// is more than one retry, the budget saves at most this number of deposits.
+/// The number of retries that are allowed before the first deposit. The budget saves at most this number of retries, or this
+/// number of deposits if a deposit is more than one retry.
 pub(crate) const BUDGET_RESERVE: u32 = 3;
 const WHOLE: u32 = 100;
 

@@ -48,8 +48,8 @@ pub(crate) use crate::domain::ledger::journaled::{settlement_after_crash, settle
 pub(crate) use crate::domain::ledger::log_query::LogDay;
 pub(crate) use crate::domain::ledger::reports::{AccountView, KeySpend, SpendByKey};
 
-/// The settings that operators have made for an account. A store replaces the record completely, and only if the stored record is
-/// the one on which the change is based.
+/// The settings that operators have made for an account. A change replaces the complete record in the store, but only if the
+/// stored record is the one on which the change is based.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountRecord {
     /// The number of changes; 0 if nothing was ever set for the account.
@@ -305,7 +305,7 @@ pub struct Grant {
     pub low_balance: Option<NanoUsd>,
     /// The use of the key's quota in the period that contains `at_ms`; `None` if the key has no quota.
     pub quota: Option<QuotaUse>,
-    /// The state at providers that the account's requests can refer to.
+    /// The setting that determines which state at a provider the account's requests can refer to.
     pub provider_state: ProviderState,
     /// The account's rate and concurrency limits.
     pub account_rates: RateLimits,

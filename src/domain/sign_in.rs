@@ -1,8 +1,8 @@
 //! Sign-ins of agents by the OAuth device flow (RFC 8628): codes, tokens, and the stored documents that contain them.
 //!
-//! A document is a short string in the store. The store deletes it when its lifetime ends. Its name is a digest. It contains only
-//! digests of codes and tokens, never the codes and tokens themselves. All sign-ins of one key, at most [`SIGN_INS_MAX`], are in
-//! one document.
+//! A document is a short string in the store. The store deletes the document when the document's lifetime ends. The name of a
+//! document is a digest. A document contains only digests of codes and tokens, never the codes and tokens themselves. All
+//! sign-ins of one key, at most [`SIGN_INS_MAX`], are in one document.
 
 pub(crate) mod device_request;
 #[cfg(test)]
@@ -45,8 +45,8 @@ pub(crate) struct SecureUrl {
 }
 
 impl SecureUrl {
-    /// Parses a URL. Returns `None` if it is not an HTTP URL, has user information, or would send secrets unencrypted over a
-    /// network.
+    /// Parses a URL. Returns `None` in three cases: `text` is not an HTTP URL, the URL contains user information, or secrets sent
+    /// to the URL would cross a network unencrypted.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let authority = uri.authority()?;
@@ -232,7 +232,8 @@ pub(crate) struct StepOutcome<T> {
 pub(crate) enum RefreshError {
     /// The token does not belong to an active sign-in.
     Unknown,
-    /// The token was replaced before and may have been stolen, so the sign-in has ended (RFC 9700, section 4.14.2).
+    /// The agent used a token that had already been replaced. The token may have been stolen, so the sign-in has ended (RFC 9700,
+    /// section 4.14.2).
     Reused,
 }
 
@@ -242,8 +243,8 @@ impl SignIns {
         document_name("sign-ins", key.as_str())
     }
 
-    /// Returns two times for each active sign-in, in seconds since the Unix epoch: the time at which tokens were last issued for
-    /// it, and the time at which it expires.
+    /// Returns a pair for each active sign-in: the time at which tokens were last issued for the sign-in, and the time at which
+    /// the sign-in expires. Both times are in seconds since the Unix epoch.
     pub(crate) fn active(&self, now: i64) -> impl Iterator<Item = (i64, i64)> {
         let lasting = self.sign_ins.iter().filter(move |one| now < one.ends);
         lasting.map(|one| (one.used, one.ends))

@@ -41,7 +41,8 @@ pub(crate) struct Translation {
     pub(crate) from: Protocol,
     /// The provider's protocol.
     pub(crate) to: UpstreamProtocol,
-    /// Whether a member that cannot be carried over is refused, or dropped and reported.
+    /// The treatment of members that cannot be carried over: weir either refuses the request, or drops the members and reports
+    /// them.
     pub(crate) mode: TranslationMode,
     /// The traits of a `chat/completions` host.
     pub(crate) chat: ChatTraits,

@@ -1,7 +1,7 @@
 //! A client's connection between the socket and Pingora's parsers.
 //!
-//! Pingora can read a request only to the request's own end. The connection stores the bytes after that end until the request is
-//! answered, because they are the beginning of the next head. The front also closes the connection of a client that does not read
+//! Pingora gets no bytes after the end of the current request. The connection stores such bytes until the request is answered,
+//! because they are the beginning of the next request's head. The front also closes the connection of a client that does not read
 //! its answer.
 
 #[cfg(test)]
@@ -66,7 +66,8 @@ pub(crate) struct ClientConnection {
     write_pace: PeerPace,
     /// The time limit of a write; `Some` while the client does not read the written bytes.
     late: Option<Pin<Box<Sleep>>>,
-    /// Counts the bytes of an unfinished head in the heads' budget: those in `ahead`, or those in HTTP/2 frames.
+    /// Counts the bytes of an unfinished head in the heads' budget. Over HTTP/1.1, these are the bytes in `ahead`; over HTTP/2,
+    /// the head's bytes in the frames.
     head: HeadLease,
     figures: ListenerFigures,
     _open: GaugeGuard,
@@ -74,7 +75,7 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
-    /// Wraps `stream`. The permit is returned when the socket is closed.
+    /// Wraps `stream`. The connection gives its permit back when the socket is closed.
     pub(crate) fn new(
         stream: Stream,
         (permit, head): (Option<ConnectionPermit>, HeadLease),

@@ -2,9 +2,9 @@
 //! request.
 //!
 //! A head of up to [`SMALL_HEAD_BYTES`] is always read and not counted, because the number of connections is limited anyway.
-//! Larger heads count towards the total and towards the limit of their address. When a limit is exceeded, the largest head gives
-//! way; among equally large heads, the oldest does. So a head that occupies much memory for a long time gives way. A head that
-//! arrives quickly is complete before it would have to give way.
+//! Larger heads count towards two limits: one for all heads, and one for the heads of their address. When a limit is exceeded,
+//! the largest head gives way: its bytes are discarded, and its connection is closed. Among equally large heads, the oldest gives
+//! way. So a head that occupies much memory for a long time gives way. A head that arrives quickly is complete before that.
 
 use std::{
     cmp::Reverse,
@@ -73,7 +73,7 @@ impl RankedHeads {
         self.order.remove(&rank);
     }
 
-    /// Returns the number of the head that gives way next; `None` if the sum is within `bytes_max`.
+    /// Returns the number of the head that gives way next; `None` if the heads together have at most `bytes_max` bytes.
     fn next_to_give_way(&self, bytes_max: u64) -> Option<u64> {
         let largest = self.order.last().filter(|_| self.bytes > bytes_max)?;
         Some(largest.1.0)
@@ -146,7 +146,8 @@ pub(crate) struct HeadBudgetExhausted;
 pub(crate) struct HeadLease {
     budget: HeadBudget,
     address: Option<ClientAddress>,
-    /// The number of the connection's head; `None` while no head is counted. The number is not removed when the head gives way.
+    /// The number of the connection's head; `None` while no head is counted. If the head's bytes are discarded to make room for
+    /// other heads, the number stays.
     number: Option<u64>,
 }
 

@@ -184,8 +184,8 @@ fn prefix(bytes: &[u8]) -> &[u8] {
     bytes.get(..H2_PREFACE.len()).unwrap_or(bytes)
 }
 
-/// The time during which the client can continue to send after it has been sent the answer. If weir closed the connection at
-/// once, the client's unread bytes would cause a reset of the connection, and the client might lose the answer.
+/// The maximum time for sending the answer and for reading what the client still sends. If weir closed the connection at once,
+/// the client's unread bytes would cause a reset of the connection, and the client might lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Sends the refusal that corresponds to `reason` to an HTTP/1.1 client before its connection is closed. The protocol of the

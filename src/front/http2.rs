@@ -68,7 +68,7 @@ struct Http2App<A> {
     end: watch::Sender<bool>,
 }
 
-/// Serves a connection whose HTTP/2 preface has arrived, to the connection's end.
+/// Serves an HTTP/2 connection until it ends. The connection's preface has already arrived.
 pub(crate) async fn serve<A>(
     app: &Arc<A>,
     connection: Box<ClientConnection>,

@@ -26,7 +26,8 @@ pub(crate) struct ConnectionPermits {
 #[derive(Debug, Default)]
 struct ConnectionCounts {
     all: usize,
-    /// The number of connections of each client that has at least one, so there are at most `all` entries.
+    /// The number of connections of each client. A client without a connection has no entry, so the map has at most `all`
+    /// entries.
     by_client: HashMap<ClientAddress, usize>,
 }
 

@@ -31,8 +31,8 @@ use x509_parser::{
 };
 
 /// Chooses the certificate for a client. Of the certificates that match the requested name and that the client can verify, the
-/// client gets the best match; of equal matches, the first in the configured order. If the client requests no name or an unknown
-/// name, it gets the first configured certificate that it can verify.
+/// client gets the best match. If several match equally well, it gets the first of them in the configured order. If the client
+/// requests no name or an unknown name, it gets the first configured certificate that it can verify.
 #[derive(Debug)]
 struct CertificateResolver {
     certificates: Vec<Certificate>,
@@ -381,7 +381,7 @@ impl TlsListener {
     /// Performs the TLS handshake. The caller limits the time.
     ///
     /// # Errors
-    /// The handshake failed. The error of the client or of rustls is converted to Pingora's error type.
+    /// The handshake failed. The cause is converted to Pingora's error type.
     pub(crate) async fn accept<S: IO + 'static>(&self, stream: S) -> Result<TlsStream<S>, Box<pingora::Error>> {
         let config = Arc::clone(&self.version.load().config);
         Acceptor::from_server_config(config).tls_handshake(stream).await
@@ -442,7 +442,7 @@ fn snapshot(
     })
 }
 
-/// The cryptography of all listeners: ring, as for connections to providers.
+/// Returns the cryptography library of all listeners. It is ring, which connections to providers use as well.
 pub(crate) fn crypto() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

@@ -87,7 +87,7 @@ impl ReadAllowance {
     }
 
     /// Takes at most `room` bytes of the empty line that the reader expects at the end of a chunked body. The reader gets this
-    /// line before the body's trailers arrive. Returns no bytes if the body has no trailers.
+    /// line before the body's trailers arrive. Returns no bytes if the reader expects no such line.
     pub(super) fn take_end(&mut self, room: usize) -> &'static [u8] {
         let Self::Trailers { end, .. } = self else {
             return b"";

@@ -215,7 +215,7 @@ fn begin_forward(
 }
 
 /// Edits the body for the first provider. If the route has edits, they take another pass over the body. That pass is charged to
-/// the key, as the scan is. It runs on this thread only if all of the scan could have.
+/// the key, as the scan is. It runs on this thread only if the body is small enough to be scanned completely on this thread.
 async fn edit_body(mut forward: Box<Forward>, headers: &HeaderMap, work: &KeyWork) -> Result<Box<Forward>, Refusal> {
     let text: &[u8] = forward.body.as_ref().map_or(&[], |body| &body.bytes);
     if !forward.attempts.has_edits() || text.len() <= FREE_BYTES_MAX {
@@ -266,8 +266,8 @@ fn usage_estimator(
 /// Finds the model of a request that billing has already refused. The form of the refusal depends on the model's provider. Reads
 /// the body, but only if all of these are true: some provider has its own form of errors, the path does not name the model, the
 /// body is not heavy (see `BodyHead::is_heavy`), and the client does not wait for `100 Continue`. An invalid body does not change
-/// the refusal. Returns the body's length in bytes and, if the catalogue has the model, its name; `None` if no valid body was
-/// read.
+/// the refusal. Returns `None` if no valid body was read. Otherwise, returns the body's length in bytes, and the model's name if
+/// the catalogue has the model.
 async fn find_model(
     gateway: &Gateway,
     session: &mut Session,

@@ -14,11 +14,11 @@ use crate::{
 /// trips and the delay of a busy machine.
 pub(crate) const STALE_WITHIN: Duration = Duration::from_secs(1);
 
-/// The state of the current attempt. Each attempt has its own. [`attempts::AttemptPlan`] chooses the endpoint.
+/// The state of the current attempt. Each attempt has a state of its own. [`attempts::AttemptPlan`] chooses the endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Attempt {
     stage: AttemptStage,
-    /// The time limits, from the established connection to the answer's end; `None` before and after.
+    /// Enforces the time limits; `None` before the connection is established and after the answer has ended.
     deadline: Option<Deadline>,
     /// The number of bytes that Pingora replays from its buffer at the start of the next body piece.
     replay_bytes: usize,

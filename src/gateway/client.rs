@@ -36,7 +36,7 @@ pub(crate) struct Client {
     pub presence: Option<Arc<Presence>>,
     /// Delays the answer's last bytes until the state that the answer has created is recorded.
     pub write_gate: Arc<WriteGate>,
-    /// Records the account that owns the state which the answer creates; `None` once all of that state is recorded.
+    /// Records which account owns the state that the answer creates; `None` once all of that state is recorded.
     recorder: Option<StateRecorder>,
     /// Counts the answer as an open stream until dropped; `None` for a non-streaming answer.
     #[expect(dead_code, reason = "held until the request ends")]

@@ -331,7 +331,7 @@ impl GetSocketDigest for ClientStream {
 }
 
 /// The storage for a client's connection while the session of its failed request ends. If the connection becomes a socket, the
-/// storage contains the handshake. Each connection has its own.
+/// storage contains the handshake. Each connection has a storage of its own.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionParking {
     connection: Mutex<Option<Stream>>,

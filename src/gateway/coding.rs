@@ -117,7 +117,7 @@ fn read_coding(headers: &HeaderMap, counts: impl Fn(&str) -> bool) -> MessageCod
     }
 }
 
-/// The bytes do not follow their content coding.
+/// The bytes are not valid in their content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the data does not conform to its content coding")]
 pub struct CodingBroken;

@@ -41,8 +41,8 @@ impl Conversations {
         self.store.lock().insert(at, owner, response_id, items);
     }
 
-    /// Returns the items of the conversation of this socket whose last response has this id; `None` if that conversation was
-    /// dropped or has never existed.
+    /// Finds this socket's conversation in which the last response has this id, and returns the conversation's items. Returns
+    /// `None` if that conversation was dropped or has never existed.
     pub(crate) fn find(&self, socket: u64, response_id: &str) -> Option<Bytes> {
         self.store.lock().find(socket, response_id)
     }

@@ -33,8 +33,8 @@ use crate::{
 
 /// An admitted request.
 ///
-/// The fields that are used for every piece of an answer come first, up to the beginning of the ticket. When many streams run,
-/// these fields have to be loaded from memory for every piece. The other fields follow them or are boxed.
+/// The data that is used for every piece of an answer comes first; it ends with the first field of `ticket`. When many streams
+/// run, this data has to be loaded from memory for every piece. The other fields follow it or are boxed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Forward {
@@ -190,7 +190,7 @@ impl Forward {
         self.attempts.endpoint().translation.is_some()
     }
 
-    /// Returns the in-band error that reports a failure in the middle of the answer to the client; `None` if this form of answer
+    /// Returns the in-band error that informs the client of a failure in the middle of the answer; `None` if this form of answer
     /// has no in-band error.
     pub(crate) fn failure_tail(&mut self, why: Break) -> Option<Vec<u8>> {
         match &mut self.outlet {
@@ -269,8 +269,8 @@ impl Forward {
         }
     }
 
-    /// Decides how the request of a disconnected client ends: with the failure that the provider has already reported, or else
-    /// because the client has left.
+    /// Decides how the request of a disconnected client ends. If the provider has already reported a failure, the request ends
+    /// with that failure. Otherwise, the end says that the client has left.
     pub(crate) fn decide_client_left(&mut self) {
         let end = self.meter.reported_failure().unwrap_or(End::ClientLeft);
         self.decide(end);

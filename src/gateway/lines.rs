@@ -1,6 +1,6 @@
 //! WebSockets from weir to providers, here called lines. Each line belongs to one socket of a client, carries one request at a
-//! time, and is never used for another client's socket. To Pingora, a request on a line looks like a POST on a new connection to
-//! the provider ([`pipe`]), so attempts, time limits and billing work as for a POST.
+//! time, and is never used for any other socket. To Pingora, a request on a line looks like a POST on a new connection to the
+//! provider ([`pipe`]), so attempts, time limits and billing work as for a POST.
 
 mod pipe;
 mod stream;

@@ -50,7 +50,7 @@ pub(crate) struct AnswerMeter {
 }
 
 impl AnswerMeter {
-    /// Records the answer's head. `protocol` and `framing` determine the observer of the body, `coded` determines the decoder.
+    /// Records the answer's head. `protocol` and `framing` determine the observer of the body. `coded` determines the decoder.
     pub(crate) fn on_head(
         &mut self,
         status: u16,
@@ -190,8 +190,8 @@ impl AnswerMeter {
         self.status
     }
 
-    /// Returns the in-band error that reports a failure in the middle of the answer to the client; `None` if the protocol has
-    /// none or the answer is compressed.
+    /// Returns the in-band error that informs the client of a failure in the middle of the answer; `None` if the protocol has no
+    /// such error or the answer is compressed.
     pub(crate) fn failure_tail(&self, why: Break) -> Option<Vec<u8>> {
         self.observer
             .as_ref()

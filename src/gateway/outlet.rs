@@ -83,8 +83,8 @@ pub(crate) fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
     *piece = Some(joined.freeze());
 }
 
-/// The maximum number of bytes that are held until they are known to be an answer and not an error. A longer body is passed on,
-/// because errors are short.
+/// The maximum number of bytes of a body that weir holds while it does not know whether the body is an answer or an error. A
+/// longer body is passed on, because errors are short.
 pub(crate) const UNBEGUN_BYTES_MAX: usize = 64 * 1024;
 
 /// A successful answer whose head is held, so that the client has received nothing of it.
@@ -161,8 +161,8 @@ impl PossibleError {
         Some(self.held.split().freeze())
     }
 
-    /// Ends the answer. Returns the buffered bytes. If the answer is an error, it is masked and converted to `form`; any other
-    /// answer is unchanged.
+    /// Ends the answer. Returns the buffered bytes. If the answer is an error, the credential in it is masked, and the error is
+    /// converted to `form`. Any other answer is unchanged.
     pub(crate) fn finish(self, form: ErrorForm, credential: &str, request_id: &str) -> Bytes {
         let held = self.held.freeze();
         match failure_in_success(&held).filter(|_| !self.cleared) {

@@ -70,8 +70,8 @@ pub(crate) async fn look_up<'s>(
 
 impl NamedState<'_> {
     /// Checks that the request's account has created all the state that the request names. Refuses the request if the account has
-    /// not created it, or if this is unknown because the store does not answer. Refuses nothing if the operator allows any state.
-    /// `bill` is `None` for a free request.
+    /// not created some of that state, or if the creator is unknown because the store does not answer. Refuses nothing if the
+    /// operator allows the account to use any state. `bill` is `None` for a free request.
     pub(crate) async fn check_ownership(
         &self,
         billing: &Billing,

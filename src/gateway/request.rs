@@ -81,8 +81,8 @@ pub(crate) fn requested_name(operation: Operation, path_model: Option<String>, s
     }
 }
 
-/// Finds the catalogue's model for a requested name. Only the name of a known model is logged and determines the form of
-/// refusals. Any other name may be a key that was pasted into the wrong field.
+/// Finds the catalogue's model for a requested name. Only the name of a known model is logged, and only such a name determines
+/// the form of refusals. Any other name may be a key that was pasted into the wrong field.
 pub(crate) fn find_model<'c>(
     catalogue: &'c Catalogue,
     operation: Operation,

@@ -253,7 +253,7 @@ impl Socket {
         self.lanes.is_idle() && !self.messages.is_open()
     }
 
-    /// Returns when the next timer is due.
+    /// Returns the time at which the next timer is due.
     fn due(&mut self) -> Instant {
         let due = self.timers.due(self.is_idle());
         let pending = self
@@ -266,7 +266,8 @@ impl Socket {
             .fold(due, Instant::min)
     }
 
-    /// Returns the pending end of the socket if it is due and all requests have ended; otherwise `None`.
+    /// If the socket is to end now, returns how it ends. Otherwise, returns `None`. The socket ends when the time of its planned
+    /// end has come and no request runs or waits.
     fn close_now(&self) -> Option<SocketClose> {
         let pending = self.pending.filter(|_| self.lanes.is_idle())?;
         (pending.from <= clock::instant()).then_some(pending.close)

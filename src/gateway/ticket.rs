@@ -50,7 +50,7 @@ impl Ticket {
     #[cfg(test)]
     pub(super) const NEXT_LOOK_END: usize = std::mem::offset_of!(Self, request_id);
 
-    /// Issues a ticket. Only the admission calls this.
+    /// Issues a ticket. Only admission may call this function.
     pub(super) fn issue(log: &LogEntry, bill: Option<Bill>, estimator: UsageEstimator) -> Self {
         Self {
             next_look: bill.is_some().then(|| NextSample::first(log.started)),
@@ -82,7 +82,8 @@ impl Ticket {
         is_first
     }
 
-    /// Returns how the request ends: as decided, or else as the answer reports it, or else as the meter has observed it.
+    /// Returns how the request ends. If the end has been decided, returns that end. Otherwise, returns the failure that the
+    /// answer reports. If the answer reports no failure, returns the end that the meter has observed.
     pub(crate) fn end(&self, meter: &AnswerMeter) -> End {
         self.known_end(meter).unwrap_or_else(|| meter.observed_end())
     }

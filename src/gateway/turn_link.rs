@@ -59,12 +59,12 @@ pub(crate) struct TurnOrigin {
     pub stream_id: Option<SmolStr>,
 }
 
-/// A conversation that can be continued once the running answer is complete.
+/// A conversation that can be continued after the running answer is complete.
 #[derive(Debug)]
 struct PendingConversation {
     /// All items of the input: JSON values with commas in between, without the brackets of the array.
     items: Vec<u8>,
-    /// The number of bytes at the end of `items` that this request has added.
+    /// This request has added this number of bytes at the end of `items`.
     new_bytes: usize,
     #[expect(dead_code, reason = "held until the answer ends")]
     lease: BodyReservation,
@@ -279,8 +279,8 @@ impl TurnLink {
         Ok((body, frame.fault()))
     }
 
-    /// Stores the input until the answer ends, if there is memory for it. Otherwise, the response cannot be continued, and the
-    /// client has to send the complete input again.
+    /// If there is memory for the input, stores the input until the answer ends. If there is no memory, a later request cannot
+    /// continue the response, and the client has to send the complete input again.
     fn keep_input(&self, items: Vec<u8>, new_bytes: usize, mut lease: BodyReservation) {
         if body::grow_lease(&mut lease, items.len()).is_ok() {
             *self.conversation.lock() = Some(PendingConversation {

@@ -153,8 +153,8 @@ impl UsageEstimator {
         }
     }
 
-    /// Whether a fallback model may have answered instead of the requested one, and the provider has not reported which model
-    /// answered.
+    /// Whether it is unknown which model answered, because a fallback model may have answered instead of the requested one and
+    /// the provider has not reported the model.
     fn may_be_from_fallback(&self, billed: &BilledUsage) -> bool {
         let is_unsaid =
             matches!(billed.source, UsageSource::Estimated | UsageSource::Partial) && billed.runs.is_empty();
@@ -183,7 +183,7 @@ impl UsageEstimator {
             .most_expensive(&self.catalogue, endpoint, &self.model.name, run, modifiers)
     }
 
-    /// Adds the price of the run's model to each run.
+    /// Adds to each run the price of the model that did the run.
     fn priced(&self, endpoint: &PricedEndpoint, runs: Vec<Run>, modifiers: &PriceModifiers) -> Vec<PricedRun> {
         let priced = |run: Run| {
             let other = match self.model_of_run(&endpoint.provider, &run) {
@@ -295,9 +295,9 @@ impl CandidateModels {
         self.candidates(kind).next().is_some()
     }
 
-    /// Returns the most expensive of the models that may have done this run; `None` if that is the requested model. If one of
-    /// these models is not in the catalogue, it counts as the provider's most expensive model. For the run that gives the answer,
-    /// such a model is ignored, because the requested model usually does that run.
+    /// Returns the most expensive of the models that may have done this run; `None` if that is the requested model. A model that
+    /// is not in the catalogue is ignored if the requested model usually does a run of this kind. For other kinds of runs, such a
+    /// model counts as the provider's most expensive model.
     pub(crate) fn most_expensive(
         &self,
         catalogue: &Catalogue,

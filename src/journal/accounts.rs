@@ -144,8 +144,9 @@ impl StepTracker {
         }
     }
 
-    /// Returns up to `max` steps that are on disk, from the first unacknowledged one and without a gap; `None` if one of them is
-    /// not in memory. Each step is returned only once from memory; after that it has to be read from its segment.
+    /// Returns up to `max` steps that are on disk. They begin with the first unacknowledged step and have no gap. Returns `None`
+    /// if one of these steps is not in memory. Each step is returned only once from memory; after that it has to be read from its
+    /// segment.
     pub(super) fn take_cached(&mut self, name: &str, max: usize, synced: &Synced) -> Option<UnsentSteps> {
         if self.rewound.contains(name) {
             return None;

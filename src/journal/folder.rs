@@ -1,4 +1,5 @@
-//! The folder of a journal and its files. Creates, locks and names the folder, and detects whether it is a copy.
+//! The folder of a journal and its files. This module creates and locks the folder, gives the node its name, and detects whether
+//! the folder is a copy.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -242,8 +243,8 @@ impl JournalFolder {
         (!here).then(|| self.path.clone())
     }
 
-    /// Returns the path of the folder, or of the open segment `number`, if it was removed or replaced; `None` if both are
-    /// still in place.
+    /// Returns the path of the folder or of the open segment `number`, whichever was removed or replaced; `None` if both are in
+    /// place.
     pub(super) fn missing_path_with(&self, number: u64, file: &File) -> Option<PathBuf> {
         let path = self.segment(number);
         self.missing_path().or_else(|| {

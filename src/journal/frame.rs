@@ -30,7 +30,7 @@ const MAGIC: &[u8; 8] = b"weirwal\n";
 const VERSION: u32 = 3;
 /// The number of bytes that are read from a segment at a time.
 const CHUNK: usize = 256 * 1024;
-/// The number of bytes that are read for a single frame. Most frames are smaller.
+/// The number of bytes that are read at a time when only a single frame is needed. Most frames are smaller.
 const SINGLE: usize = 4 * 1024;
 
 /// The result of checking a segment's header.

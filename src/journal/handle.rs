@@ -125,8 +125,8 @@ impl Journal {
         &self.engine.folder.node
     }
 
-    /// Records in the folder that this process accepts no new requests. If another process starts before this one has ended, it
-    /// then uses another lane.
+    /// Records in the folder that this process accepts no new requests. As a result, another process can start before this one
+    /// has ended. The other process uses another lane.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -388,7 +388,7 @@ pub(crate) struct ProcessJournals {
 }
 
 impl ProcessJournals {
-    /// Opens all lanes that no process uses, or a new lane if there is none. Blocks until they are read.
+    /// Opens every lane that no process uses. If there is no such lane, opens a new lane. Blocks until the opened lanes are read.
     ///
     /// # Errors
     /// As for [`Journal::open`]. [`JournalError::InUse`] if another process serves with this folder, or if all lanes are in use.

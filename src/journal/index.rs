@@ -222,8 +222,8 @@ impl JournalContents {
         }
     }
 
-    /// Returns the first complete segment that precedes segment `end` and has no index yet, and the content for its index; `None`
-    /// if there is no such segment.
+    /// Finds the first complete segment that precedes the segment `end` and has no index yet. Returns the number of this segment
+    /// and the content for its index; `None` if there is no such segment.
     pub(super) fn take_index(&mut self, end: u64) -> Option<(u64, SegmentIndex)> {
         let mut complete = self.segments.range_mut(..end);
         complete.find_map(|(number, segment)| {

@@ -88,7 +88,7 @@ pub(super) fn replay(folder: &JournalFolder) -> Result<JournalReplay, JournalErr
     }
 }
 
-/// Reads every segment, or its index if that suffices and the segment is not among `distrusted`.
+/// Reads each segment or its index. Reads only the index if the index suffices and the segment is not among `distrusted`.
 fn read_segments(folder: &JournalFolder, distrusted: &BTreeSet<u64>) -> Result<JournalReplay, JournalError> {
     let failed = |source| JournalError::io(&folder.path, source);
     let mut replayed = JournalReplay::default();

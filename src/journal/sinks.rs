@@ -33,7 +33,7 @@ impl Journal {
         holder.map_or(0, |holder| holder.passed.number())
     }
 
-    /// Returns the number of rows, since the start of the process, that were removed before this optional sink had read them.
+    /// Returns how many rows were removed before this optional sink had read them. The count begins at the start of the process.
     /// Such rows are removed only if the disk is nearly full.
     pub(crate) fn sink_dropped_rows(&self, sink: &str) -> u64 {
         let state = self.engine.lock();

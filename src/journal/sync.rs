@@ -1,8 +1,9 @@
 //! The thread that syncs records to disk in groups, and creates and removes segments.
 //!
-//! A segment is retained until the store has acknowledged all its steps, the stability record and the sinks have its rows, and it
-//! is old enough. If the system clock jumps forward, segments are nevertheless removed gradually: each removal run removes only
-//! the segments of one more day, and the runs are at least half a day apart.
+//! A segment is retained until three conditions are met: the store has acknowledged all steps of the segment, the stability
+//! record and the sinks have its rows, and the segment is old enough. If the system clock jumps forward, segments are
+//! nevertheless removed gradually: each removal run removes only the segments of one more day, and the runs are at least half a
+//! day apart.
 
 use std::{
     fs::File,
@@ -169,7 +170,7 @@ fn recover(engine: &JournalEngine) {
         .and_then(|()| engine.disk.sync(&file))
         .and_then(|()| engine.folder.sync());
     if let Err(error) = synced {
-        tracing::error!(%error, "cannot write or sync a new journal segment either; weir tries again, and admits no request until an attempt succeeds");
+        tracing::error!(%error, "cannot write or sync a new journal segment; weir tries again, and admits no request until an attempt succeeds");
         return;
     }
     let (before, begin) = {

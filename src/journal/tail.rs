@@ -53,7 +53,8 @@ pub(super) struct JournalTail {
     pub(super) names_unsynced: bool,
     /// Whether the disk has failed. If so, no room is reserved until a new segment works.
     broken: bool,
-    /// The path of the folder or the current segment, if it was removed or replaced. If so, no room is reserved until it is back.
+    /// The path of the folder or of the current segment, whichever was removed or replaced; `None` if both are in place. While
+    /// one of them is missing, no room is reserved.
     missing: Option<PathBuf>,
     /// Whether the journal's thread sleeps. While it sleeps, it does not check the folder, so each reservation checks the folder
     /// instead.

@@ -105,8 +105,8 @@ impl Billing {
         }
     }
 
-    /// Tries to admit a request based on this record of its key. Uses [`Billing::try_admit_now`] and, if that cannot decide, one
-    /// call to the ledger.
+    /// Tries to admit a request. `key` is the record of the request's key on which the decision is based. This method first uses
+    /// [`Billing::try_admit_now`]. If that method cannot decide, this method calls the ledger once.
     async fn try_admit(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> Result<Bill, NotAdmitted> {
         match self.try_admit_now(key, request) {
             FirstStep::Answered(answer) => answer,
@@ -114,8 +114,9 @@ impl Billing {
         }
     }
 
-    /// Tries to admit a request without waiting, based on this record of its key: from the key's lease, or from a ledger that can
-    /// answer at once. Before this method returns, it records the admission in the journal.
+    /// Tries to admit a request without waiting. `key` is the record of the request's key on which the decision is based. The
+    /// request is admitted from the key's lease, or by a ledger that can answer at once. If the request is admitted, this method
+    /// records the admission in the journal before it returns.
     fn try_admit_now(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> FirstStep {
         let engine = &self.engine;
         let Ok(reservation) = engine.journal.reserve(REQUEST_BYTES) else {

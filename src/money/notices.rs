@@ -298,7 +298,7 @@ fn log_notice(account: &str, notice: &Notice) {
     }
 }
 
-/// The number of bytes of a digest from which a notice's id is made.
+/// A notice's id is made from this number of bytes of a digest.
 const ID_BYTES: usize = 16;
 
 /// Returns the id of a notice, which is the same at each attempt and from each node.

@@ -76,7 +76,7 @@ enum Recheck {
     Watermark,
 }
 
-/// The running tasks by account, with the rechecks that were requested while they run.
+/// The running tasks by account, with the rechecks that were requested while these tasks were running.
 #[derive(Default)]
 struct Tasks {
     set: JoinSet<FinishedTask>,

@@ -160,9 +160,10 @@ impl PairAnswer {
         self.0.push(bytes, out);
     }
 
-    /// Ends the provider's body, and appends the last bytes for the client to `out`: the end of a complete answer with this
-    /// usage, or an in-band error. Returns true if the provider has completed the answer, or has reported in its stream that the
-    /// answer failed. Returns false if the body ended earlier or cannot be translated.
+    /// Handles the end of the provider's body, and appends the last bytes for the client to `out`. If the answer is complete,
+    /// these bytes are its end with the given usage. Otherwise, they are an in-band error. Returns true if the provider has
+    /// completed the answer, or has reported in its stream that the answer failed. Returns false if the body ended earlier or
+    /// cannot be translated.
     pub fn end(&mut self, usage: &Usage, out: &mut String) -> bool {
         self.0.on_end(out);
         match self.0.fault() {

@@ -95,8 +95,8 @@ impl LearnedUsage {
         }
     }
 
-    /// Returns the typical usage of a kind of request. For a new key, returns the typical usage of its account's other keys;
-    /// `None` if there is none. Values of other accounts are never used.
+    /// Returns the typical usage of a kind of request. For a new key, returns the typical usage of its account's other keys.
+    /// Returns `None` if no typical usage is known. Values of other accounts are never used.
     pub(crate) fn typical(&self, kind: &UsageHandle) -> Option<TypicalUsage> {
         let of = |hash| self.kinds.get(hash, KINDS_MAX);
         of(kind.of_key).or_else(|| of(kind.of_account))
@@ -112,8 +112,8 @@ impl LearnedUsage {
     }
 
     /// Learns from a request with a complete usage report. `input_scanned` and `output_observed` are the estimates before
-    /// correction. Reasoning is included in the typical output, but not in the factor, because the observed text does not contain
-    /// reasoning.
+    /// correction. The typical output includes reasoning. The factor for the output does not, because the observed text does not
+    /// contain reasoning.
     pub(crate) fn learn(&self, kind: &UsageHandle, reported: &Usage, input_scanned: u64, output_observed: u64) {
         let new = self.new_tokens(kind);
         let output = reported.output_total();
@@ -162,8 +162,8 @@ impl UsageKey<'_> {
 
 /// Values by the hash of their name. Two names with the same hash share a value, which only makes an estimate worse.
 ///
-/// The table keeps two generations. When a shard is full, its older generation is dropped. Values that were used since the last
-/// drop are kept.
+/// The table is divided into shards. Each shard has two generations of values. When a shard is full, it drops its older
+/// generation. It keeps the values that were used after the previous drop.
 #[derive(Debug)]
 struct UsageTable<T> {
     shards: [Mutex<UsageShard<T>>; SHARDS],

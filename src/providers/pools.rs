@@ -60,7 +60,7 @@ pub(crate) struct Pool {
 }
 
 /// The circuits of one model at a provider. Each model has its own, because a provider may be overloaded for one model only.
-/// Token counts have a circuit of their own, because they may run on other servers.
+/// Requests that count tokens have a separate circuit, because other servers may process them.
 #[derive(Debug, Default)]
 struct ModelBreakers {
     generating: Breaker,
@@ -76,7 +76,7 @@ pub(crate) struct OpenCircuit {
     pub until: Instant,
 }
 
-/// The backends that one or more operations share.
+/// Backends of a provider, with the operations that use them.
 #[derive(Debug)]
 struct SharedBackends {
     operations: Vec<UpstreamOperation>,
@@ -191,7 +191,7 @@ impl Pool {
         serving.map(|shared| &shared.backends)
     }
 
-    /// Returns the circuit of a model at this provider. Token counts have a circuit of their own.
+    /// Returns the circuit of a model at this provider. Requests that count tokens have a separate circuit.
     pub(crate) fn circuit(&self, operation: impl Into<UpstreamOperation>, upstream_model: &str) -> Breaker {
         let operation = operation.into();
         let mut models = self.models.lock();

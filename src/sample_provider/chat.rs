@@ -1,5 +1,5 @@
 //! The provider's side of the `chat/completions` protocol: bodies, chunks and errors. Requests are checked strictly: a request is
-//! refused if any host of this protocol would refuse it. The `code` of the error names the fault.
+//! refused if at least one host of this protocol would refuse it. The `code` of the error names the fault.
 
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};

@@ -77,16 +77,15 @@ pub struct SampleScript {
     pub thinking: Option<bool>,
     /// Whether system messages after the first message are accepted (`chat/completions`). They are accepted by default.
     pub system_inside: Option<bool>,
-    /// The name of the tool that the answer calls if the request offers the tool and its last message is not a tool result.
-    /// Otherwise
-    /// the answer is text.
+    /// The name of the tool that the answer calls. The answer calls it only if the request offers this tool and the last message
+    /// of the request is not a tool result. Otherwise the answer is text.
     pub tool: Option<String>,
     /// The input for the called tool, as JSON: an object, or a string for a tool that takes free text.
     pub tool_input: Option<Value>,
     /// The model that the answer reports as its advisor (Messages). Only `usage.iterations` contains the advisor's tokens.
     pub advisor: Option<String>,
-    /// The model that the answer reports as the fallback (Messages). The answer reports that the requested model declined at
-    /// once.
+    /// The model that the answer reports as the fallback (Messages). The answer reports that the requested model declined
+    /// immediately.
     pub fallback: Option<String>,
 }
 
@@ -392,7 +391,7 @@ fn tool_input(value: &str) -> Result<Value, ScriptError> {
 /// An error in a script. A request with such a script gets the status 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// A mark contains an unknown key. Contains the key.
+    /// A mark contains an unknown key. This variant contains the key.
     #[error("sample mark: the key `{0}` is unknown; the valid keys are {KEYS}")]
     UnknownKey(String),
     /// A value is not valid for its key.

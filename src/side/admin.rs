@@ -269,7 +269,7 @@ impl Description {
     }
 }
 
-/// The fields of a call, and the description of the call.
+/// The fields of a question to the admin API, and the text that describes the question.
 struct QuestionFields {
     about: Value,
     properties: Map<String, Value>,

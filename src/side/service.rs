@@ -119,8 +119,8 @@ impl SideService {
     }
 
     /// Creates a service on a Unix socket with the mode 0660. The bound socket is passed to `serve`. The receiver gets the
-    /// socket's path once the socket is bound. `claims` contains the processes from which the path can be taken. When `claims`
-    /// changes and another process has taken the path, the path is claimed again.
+    /// socket's path once the socket is bound. The current value of `claims` says from which processes the path can be taken.
+    /// When `claims` changes and another process has taken the path, the path is claimed again.
     pub(crate) fn unix<F>(
         name: &str,
         path: PathBuf,

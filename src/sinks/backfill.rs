@@ -37,10 +37,10 @@ pub(crate) enum FillError {
     Sink(#[from] SinkError),
 }
 
-/// Copies rows of an account and day from the former log backend to `home`. A row is copied if it ended before `before_ms` and
-/// `home` lacks it. Returns the number of copied rows. The caller ensures that `home` has already received all rows of the
-/// journals, except rows that ended at `before_ms` or later. Otherwise the journals would add some rows a second time. At most
-/// [`ROWS_AT_ONCE`] hashes of request ids are in memory.
+/// Copies rows of an account and day from the former log backend to `home`. A row is copied if its request ended before
+/// `before_ms` and `home` lacks the row. Returns the number of copied rows. The caller ensures that `home` has already received
+/// all rows of the journals, except rows whose requests ended at `before_ms` or later. Otherwise `home` would later receive
+/// copied rows a second time from the journals. At most [`ROWS_AT_ONCE`] hashes of request ids are in memory.
 pub(crate) async fn fill(
     home: &dyn FedLogBackend,
     former: &dyn LogBackend,
@@ -56,7 +56,7 @@ pub(crate) async fn fill(
     Ok(brought)
 }
 
-/// Copies those rows of `rows` that ended before `before_ms` and are in `missing`. Returns the number of copied rows.
+/// Copies a row of `rows` if its request ended before `before_ms` and the row is in `missing`. Returns the number of copied rows.
 async fn copy_missing(
     home: &dyn FedLogBackend,
     mut rows: DayRows<'_>,

@@ -137,7 +137,7 @@ async fn a_call_that_is_cut_off_leaves_all_or_nothing(place: &dyn Place, node: &
     }
 }
 
-/// The time at which the first row of [`rows`] ended, in milliseconds since the Unix epoch: 2026-11-01T00:00:00Z.
+/// The time at which the request of row number 0 of [`rows`] ended, in milliseconds since the Unix epoch: 2026-11-01T00:00:00Z.
 pub(crate) const BEGIN_MS: i64 = 1_793_491_200_000;
 const MODELS: [&str; 4] = ["claude-opus-4-8", "claude-haiku-4-5", "gpt-5.2", "gemini-3-pro"];
 
@@ -146,8 +146,8 @@ pub(crate) fn node(number: u32) -> NodeId {
     NodeId::parse(&format!("node_{number:016}")).unwrap()
 }
 
-/// Creates `count` rows with numbers from `first` on. Consecutive numbers differ by 3, and the rows ended 3 seconds apart. Their
-/// other properties vary.
+/// Creates `count` rows with numbers from `first` on. Consecutive numbers differ by 3, and the requests of consecutive rows ended
+/// 3 seconds apart. Their other properties vary.
 pub(crate) fn rows(first: u64, count: usize) -> Vec<Arc<NumberedRow>> {
     let numbers = (first..).step_by(3).take(count);
     let place = |number: u64| i64::try_from(number).unwrap();
@@ -160,7 +160,7 @@ pub(crate) fn rows(first: u64, count: usize) -> Vec<Arc<NumberedRow>> {
         .collect()
 }
 
-/// Creates a row that ended at `time_ms`. Its other properties are derived from `seed`.
+/// Creates a row whose request ended at `time_ms`. Its other properties are derived from `seed`.
 pub(crate) fn row(seed: u64, time_ms: i64) -> Row {
     let mut rng = StdRng::seed_from_u64(seed);
     let model = MODELS[rng.random_range(0..MODELS.len())];

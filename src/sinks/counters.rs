@@ -57,8 +57,8 @@ impl CounterComparison {
     }
 }
 
-/// Compares the counters of all periods that contain one of `days`, and the total that the account has ever spent. Rows that are
-/// settled during the comparison never cause a difference.
+/// Compares the counters of all periods that contain one of `days` with the daily sums. Also compares the total that the account
+/// has ever spent. Rows that are settled during the comparison never cause a difference.
 pub(crate) async fn compare(
     ledger: &dyn LedgerStore,
     log: &Arc<LogReader>,
@@ -123,8 +123,8 @@ async fn period_sums(
         .await
 }
 
-/// Corrects `sums` with the rows that match a filter. These rows ended near the start or the end of the period. Therefore some of
-/// their requests were admitted in the period but ended on a day outside it, or the reverse.
+/// Corrects `sums` with the rows that match a filter. The requests of these rows ended near the start or the end of the period.
+/// Therefore some of them were admitted in the period but ended on a day outside it, or the reverse.
 async fn correct(
     log: &Arc<LogReader>,
     period: &CountedPeriod,

@@ -1,5 +1,5 @@
-//! The sink for billing systems. It posts rows as signed CloudEvents to one receiver, each at least once. If the response to a
-//! batch is lost, the batch is posted again, and the receiver recognises the events by their ids.
+//! The sink for billing systems. It posts rows as signed CloudEvents to one receiver. It posts each row at least once. If the
+//! response to a batch is lost, the batch is posted again, and the receiver recognises the events by their ids.
 
 #[cfg(test)]
 mod tests;
@@ -198,8 +198,8 @@ struct CloudEvent<'a> {
     data: EventRow<'a>,
 }
 
-/// The data of an event: the row in the same form as in the admin API. The row's end appears twice: as a number in milliseconds
-/// and as a string.
+/// The data of an event: the row in the same form as in the admin API. The end of the row's request appears twice: as a number in
+/// milliseconds and as a string.
 #[derive(Serialize)]
 struct EventRow<'a> {
     time: &'a str,
@@ -230,7 +230,7 @@ fn cloud_events(source: &str, node: &NodeId, rows: &[Arc<NumberedRow>]) -> Resul
     serde_json::to_vec(&events)
 }
 
-/// Formats the time at which a row ended. Returns the Unix epoch if the time is outside the range of the calendar.
+/// Formats the time at which the request of a row ended. Returns the Unix epoch if the time is outside the range of the calendar.
 fn time(unix_ms: i64) -> String {
     let time = Timestamp::from_millisecond(unix_ms).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{time:.3}")
@@ -285,7 +285,7 @@ impl EventWatermarks {
     }
 }
 
-/// Parses the content of a watermark's file. Returns `None` if the line is incomplete or not a number.
+/// Parses the content of a watermark's file. Returns `None` if the content is not a number in one complete line.
 fn number(text: &str) -> Option<u64> {
     text.strip_suffix('\n')?.parse().ok()
 }

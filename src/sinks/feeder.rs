@@ -118,8 +118,8 @@ impl Feeder {
         }
     }
 
-    /// Returns the time at which the oldest row of the journal ended, in milliseconds since the Unix epoch. `None` if the journal
-    /// has no row.
+    /// Returns the time at which the request of the journal's oldest row ended, in milliseconds since the Unix epoch. `None` if
+    /// the journal has no row.
     async fn oldest_row_ms(&self) -> Result<Option<i64>, JournalError> {
         let mut rows = self.journal.rows(0);
         let reading = LowPriorityThreads::new(1);
@@ -170,7 +170,8 @@ impl Feeder {
         }
     }
 
-    /// Reports the sink's watermark to the journal and the age of the oldest missing row to the statistics.
+    /// Reports the sink's watermark to the journal. Reports to the statistics the time at which the request of the sink's oldest
+    /// missing row ended.
     fn report_position(&self) {
         self.journal
             .set_sink_position(self.sink.name(), self.tail.sink_position());
@@ -179,7 +180,8 @@ impl Feeder {
         }
     }
 
-    /// Hands over a batch, repeatedly until the sink acknowledges it. Repeating it is safe, because a sink stores a batch once.
+    /// Hands over a batch. Repeats this until the sink acknowledges the batch. Repetitions are safe, because a sink stores a
+    /// batch only once.
     async fn hand_over(&self, batch: &Batch, trouble: &mut FailureBackoff) -> Result<(), FeedError> {
         loop {
             match with_call_timeout(self.sink.append(batch)).await {

@@ -1,5 +1,5 @@
-//! The log backend that stores rows in Parquet files. Each lane gets a new file every hour, or more often. When the day is over,
-//! its files are merged into one.
+//! The log backend that stores rows in Parquet files. Each lane gets a new file every hour, or more often. After a day is over,
+//! the files of each lane for that day are merged into one.
 //!
 //! A file's name says which rows of the lane the file has, so files need no separate watermark. A file is written to a staging
 //! folder, synced and renamed. The rows alone determine a file's bytes, so writing a file again produces the same bytes.
@@ -397,7 +397,7 @@ fn file_names(folder: &Path) -> io::Result<Vec<String>> {
 const ENDING: &str = ".parquet";
 
 /// The name of a log file, `DAY/NODE-AFTER-UPTO.parquet`. The file has the rows of the lane `node` whose numbers are at least
-/// `after` and less than `upto`. `day` is the day on which the first of them ended.
+/// `after` and less than `upto`. `day` is the day on which the request of the first of these rows ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FileName {
     day: Date,

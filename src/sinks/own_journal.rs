@@ -36,7 +36,7 @@ use crate::{
 pub(crate) const ROWS_AT_ONCE: usize = 1_000_000;
 /// The number of rows that are read from the disk at once.
 const PIECE_ROWS: usize = 4096;
-/// The maximum number of request ids of missing rows that are returned for an account and day.
+/// The maximum number of missing rows whose request ids are returned for an account and day.
 const NAMED_MAX: usize = 5;
 
 /// The journal's lanes that are open in this process.
@@ -243,9 +243,9 @@ impl<'l> ComparedLog<'l> {
     }
 }
 
-/// Compares rows of the open lanes with the log. Compares only the rows that `wanted` selects. Begins at the position `from`, or
-/// at the first row if `from` is `None`. Stops at the end of the lane, or earlier after about `at_once` rows. Callers usually set
-/// `at_once` to [`ROWS_AT_ONCE`].
+/// Compares rows of one open lane with the log. Compares only the rows that `wanted` selects. Begins at the position `from`, or
+/// at the first row of the first lane if `from` is `None`. Stops at the end of this lane, or earlier after about `at_once` rows.
+/// Callers usually set `at_once` to [`ROWS_AT_ONCE`].
 pub(crate) async fn compare(
     log: ComparedLog<'_>,
     lanes: &OpenLanes,

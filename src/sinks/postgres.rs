@@ -256,8 +256,8 @@ impl LogQuery {
         question.with_order(order, ask.limit, |limit| format!("FETCH FIRST {limit} ROWS WITH TIES"))
     }
 
-    /// Creates the query for the most recent of a key's rows that ended on one of `days`. The query returns the most recent row
-    /// first. It returns at most `limit` and at most [`PAGE_ROWS_MAX`] rows.
+    /// Creates the query for a key's most recent rows, among those whose requests ended on one of `days`. The query returns the
+    /// most recent row first. It returns at most `limit` and at most [`PAGE_ROWS_MAX`] rows.
     fn latest((account, key): (&str, &KeyId), days: &RangeInclusive<i64>, limit: usize) -> Self {
         let filter = LogFilter {
             key: Some(key.clone()),

@@ -79,7 +79,7 @@ impl ProofFindings {
         }
     }
 
-    /// Returns whether each row that the sums include exists once.
+    /// Returns whether the rows match the sums and there are no duplicates.
     pub(crate) fn is_proven(&self) -> bool {
         self.verdict.differences.is_empty() && self.counts.duplicates == 0
     }

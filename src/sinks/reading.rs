@@ -123,8 +123,8 @@ impl LogReader {
 }
 
 impl LogReader {
-    /// Returns the most recent of a key's rows that ended on one of `days`. If one of the log backends could not be read, returns
-    /// the rows of all other places, together with this log backend's error.
+    /// Returns a key's most recent rows, among those whose requests ended on one of `days`. If one of the log backends could not
+    /// be read, returns the rows of all other places, together with this log backend's error.
     pub(crate) async fn latest(
         &self,
         account: &str,
@@ -167,7 +167,7 @@ impl LogReader {
 
 impl LogReader {
     /// Returns a page of the most recent rows. If the log backend has all rows, its own method reads the page. Otherwise all
-    /// places are read slice by slice. A slice contains the rows that ended within a range of time.
+    /// places are read slice by slice. A slice contains the rows whose requests ended within a range of time.
     pub(crate) async fn newest(&self, mut ask: NewestRowsQuery) -> Result<NewestRows, LogReadError> {
         if self.tails.is_none() && self.former.is_none() {
             return Ok(self.home.newest(&ask).await?);
@@ -237,7 +237,7 @@ const LENGTH_MAX_MS: i64 = 31 * DAY_MS;
 const LONG: Duration = Duration::from_millis(75);
 /// If reading a slice took less than this and found few rows, the next slice covers a longer range of time.
 const SHORT: Duration = Duration::from_millis(20);
-/// If a slice has more than this many times the number of wanted rows, the next slice is shorter.
+/// A factor. If a slice has more rows than the number of wanted rows times this factor, the next slice is shorter.
 const ROWS_TO_SPARE: usize = 4;
 
 /// Returns the most recent rows, until there are enough or the query's time is over. `page` reads a page of the log backend.
@@ -307,7 +307,7 @@ pub(super) fn start(ask: &NewestRowsQuery) -> SliceCursor {
     }
 }
 
-/// Returns a time in milliseconds since the Unix epoch. All rows that ended at this time or later have been read.
+/// Returns a time in milliseconds since the Unix epoch. All rows whose requests ended at this time or later have been read.
 fn end_ms(at: &SliceCursor) -> i64 {
     // If the position is a row, other rows that ended at the same time may not have been read.
     let is_row = !at.account.is_empty();

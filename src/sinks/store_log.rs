@@ -356,8 +356,8 @@ async fn scan_day(
 }
 
 impl UnreadRows<'_> {
-    /// Returns the sort key of the next row: the time at which it ended, and its account. The account determines the order of
-    /// rows that ended at the same time. `None` if no row is in memory.
+    /// Returns the sort key of the next row: the time at which the row's request ended, and the row's account. If several rows
+    /// have the same time, the account determines their order. `None` if no row is in memory.
     fn sort_key(&self) -> Option<(i64, &str)> {
         self.rows.last().map(|row| (row.time_ms, self.account))
     }

@@ -48,7 +48,7 @@ pub(crate) enum TailBehind {
 pub(super) struct LaneRows {
     /// The lane of the rows.
     pub(super) node: NodeId,
-    /// The number below which all matching rows of the lane are in `rows` or in the sink.
+    /// A number. All matching rows of the lane with lower numbers are in `rows` or in the sink.
     pub(super) reached: u64,
     /// The rows, in the order of their numbers.
     pub(super) rows: Vec<Arc<NumberedRow>>,
@@ -78,13 +78,13 @@ struct TailState {
     rows: VecDeque<Arc<NumberedRow>>,
     /// The sink's watermark. `None` until the sink has reported it.
     after: Option<u64>,
-    /// The number up to which the lane has been read. All rows of the lane from the number `after` to below this number are in
-    /// `rows`.
+    /// The number up to which the lane has been read. All rows of the lane with numbers from `after` up to but not including this
+    /// number are in `rows`.
     read_to: u64,
     /// Whether the most recent reading found no further rows on disk.
     is_at_end: bool,
-    /// A time in milliseconds since the Unix epoch. No unread row ended more than [`DISORDER_MS`] before this time. `None` if no
-    /// such time is known.
+    /// A time in milliseconds since the Unix epoch. No request with an unread row ended more than [`DISORDER_MS`] before this
+    /// time. `None` if no such time is known.
     unread_ms: Option<i64>,
     /// A range that contains the end times of all rows, in milliseconds since the Unix epoch. `None` if there are no rows.
     times: Option<(i64, i64)>,
@@ -116,8 +116,8 @@ impl LogTail {
         }
     }
 
-    /// Restarts at the sink's watermark `after`, from which rows must be read again. No row of the journal ended more than
-    /// [`DISORDER_MS`] before `oldest_ms`, which is `None` if the journal has no row.
+    /// Restarts at the sink's watermark `after`, from which rows must be read again. No request with a row in the journal ended
+    /// more than [`DISORDER_MS`] before `oldest_ms`. `oldest_ms` is `None` if the journal has no row.
     pub(super) fn reset(&self, after: u64, oldest_ms: Option<i64>) {
         *self.state.lock() = TailState {
             after: Some(after),

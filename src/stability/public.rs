@@ -3,8 +3,8 @@
 //! The service does no I/O: a listener passes a [`PublicRequest`] with the current time, and gets a [`PublicResponse`]. The
 //! service's only state is rendered documents and rate limits. `openapi.json` describes the service for users.
 //!
-//! For a model named `summary`, there is no JSON document about this model alone, because the path leads to the summary of all
-//! models. The model is listed in the summary and on the status page.
+//! A model named `summary` has no JSON document of its own, because the path of that document leads to the summary of all models.
+//! The model is listed in the summary and on the status page.
 
 mod document;
 pub mod page;

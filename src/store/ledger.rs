@@ -149,7 +149,7 @@ pub trait LedgerStore: Send + Sync {
     async fn spent(&self, account: &str, period: Period) -> Result<SpendByKey, StoreError>;
 
     /// Returns daily sums of an account by day, subject and model. `days` are days since the Unix epoch, in UTC. The sums of a
-    /// day include the rows that ended on that day. The sums are stored for
+    /// day include the rows whose requests ended on that day. The sums are stored for
     /// [`crate::domain::ledger::consumption::RETENTION_DAYS`].
     async fn sums(
         &self,
@@ -158,8 +158,8 @@ pub trait LedgerStore: Send + Sync {
         of: &SumSelector,
     ) -> Result<Vec<DailySum>, StoreError>;
 
-    /// Returns, for each node with rows in the daily sums, the number of the last such row in the node's journal. The sums
-    /// include exactly the node's rows up to that number.
+    /// Returns, for each node with rows in the daily sums, the number of the last of these rows. This is the row's number in the
+    /// node's journal. The sums include exactly the node's rows up to that number.
     async fn summed_up_to(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError>;
 
     /// Replaces all sums of a day in one atomic step if the account exists and its sums still count exactly `seen` requests.
@@ -201,7 +201,8 @@ pub(crate) trait LogLists: Send + Sync {
     async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError>;
 
     /// Appends rows to a day. These are rows that the store has lost although it has applied their steps. Charges and sums do not
-    /// change. At most [`PUT_ROWS_MAX`] rows. Returns `false` if the account does not exist; then nothing has changed.
+    /// change. A call may contain at most [`PUT_ROWS_MAX`] rows. Returns `false` if the account does not exist; then nothing has
+    /// changed.
     async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError>;
 
     /// Removes the rows of a day in one atomic step if their number still equals the number in `seen`. Returns whether the
@@ -222,8 +223,8 @@ pub(crate) const HOURS_MAX: i64 = 256;
 #[async_trait]
 pub(crate) trait StabilityStore: Send + Sync {
     /// Replaces the node's share of an hour if the new share has a greater [`NodeHourCounters::watermark`]. Otherwise, nothing
-    /// changes for that hour. Each hour changes atomically. At most [`SHARES_MAX`] shares. Shares of hours that ended
-    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be ignored.
+    /// changes for that hour. Each hour changes atomically. A call may contain at most [`SHARES_MAX`] shares. Shares of hours
+    /// that ended [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be ignored.
     async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError>;
 
     /// Returns the sums over all nodes for each hour from `first` to `last`, both included. An hour without requests may be

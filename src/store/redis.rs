@@ -13,10 +13,10 @@
 //!   without this generation was emptied or replaced. In that case, the store returns "unavailable", never "unknown key",
 //! - `:sign-in:<digest>` is a sign-in document, which expires. For an access token's document, `<digest>` is the digest of the
 //!   token,
-//! - `:session:<digest>` is the provider and credential that serve state of an account at a provider; it expires,
+//! - `:session:<digest>` contains the provider and credential that serve a state, which a provider stores for an account. It expires,
 //! - `:web:<digest>` is a browser session, `:web` contains all of them (see `web_sessions/head.lua`),
 //! - `:stability:<hour>` contains the stability counters of an hour (see `stability.rs`),
-//! - `:log-homes` maps each node that runs to its log backend ([`RedisStore::record_log_home`]).
+//! - `:log-homes` maps each running node to its log backend ([`RedisStore::record_log_home`]).
 //!
 //! The store contains only the SHA-256 digests of API keys, never the keys themselves.
 
@@ -204,7 +204,7 @@ impl RedisStore {
         Ok(Some((text, view)))
     }
 
-    /// Replaces a key if its record still has this text. Returns `false` if the record has changed.
+    /// Replaces a key if the text of its record is still `text`. Returns `false` if the record has changed.
     async fn replace(&self, text: &str, before: &KeyView, after: &KeyView) -> Result<bool, StoreError> {
         let (old, new) = (&before.record, &after.record);
         let withdraws = new.state != KeyState::Active || (old.former.is_some() && new.former.is_none());
@@ -237,8 +237,8 @@ impl RedisStore {
         Ok(call)
     }
 
-    /// Deletes a key if its record still has this text. `text` is empty for a key that is already deleted. Returns `false` if
-    /// the record has another text.
+    /// Deletes a key if the text of its record is still `text`. `text` is empty for a key that is already deleted. Returns
+    /// `false` if the record has another text.
     async fn remove_record(&self, id: &KeyId, text: &str) -> Result<bool, StoreError> {
         let mut call = self.prepare(&self.scripts.delete);
         call.key(&self.gone_key).key(&self.former_key);

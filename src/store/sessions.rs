@@ -28,8 +28,8 @@ pub(crate) trait SessionStore: Send + Sync {
     /// Returns which provider and credential serve each of these states, in the order of `states`; `None` for an unknown state.
     async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError>;
 
-    /// Stores which provider and credential serve these states, as of `now`, in seconds since the Unix epoch. The latest call
-    /// wins.
+    /// Stores which provider and credential serve these states at the time `now`, which is in seconds since the Unix epoch. The
+    /// latest call wins.
     async fn remember(&self, served: &[(StateKey, ServedBy)], now: i64) -> Result<(), StoreError>;
 }
 

@@ -92,7 +92,7 @@ impl AccessLog {
         }
     }
 
-    /// Returns the number of lines lost so far, because the queue was full or because writing to the target failed.
+    /// Returns the number of lines that were lost so far. A line is lost if the queue is full, or if writing to the target fails.
     pub(crate) fn dropped(&self) -> u64 {
         self.lines.as_ref().map_or(0, LineQueue::dropped)
     }

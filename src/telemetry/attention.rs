@@ -115,7 +115,7 @@ facts! {
     WeirProviderUnresolved = Value(|m| m.providers.resolver_failures.read()), Grown(3.0, 10);
     /// a panic was caught {ago} ({} since the start): the log says where
     WeirPanics = Value(|m| m.program.panics.read()), Grown(0.0, 15);
-    /// the memory for bodies was used up, so a request was refused {ago} ({} of {protocol} since the start)
+    /// the memory for bodies was used up, so a request was refused {ago} ({} refusals for {protocol} since the start)
     WeirBodyMemoryExhausted
         = Value(|m| m.requests.refusals.read().with_label("reason", "body_budget_exhausted")), Grown(0.0, 5);
     /// the last reload failed, so an older configuration is in force: `weir check` displays the errors
@@ -223,8 +223,8 @@ impl Fact {
 }
 
 impl Signal {
-    /// Computes the signal from its metrics. Returns a reading that has the name and the labels of the metric, but the values of
-    /// the signal.
+    /// Computes the signal from its metrics. The result has the name and the labels of the signal's first metric, but the values
+    /// of the signal.
     fn read(&self, metrics: &Metrics, now: i64) -> MetricReading {
         let now = f64::from(u32::try_from(now).unwrap_or(u32::MAX));
         let each = |mut reading: MetricReading, value: &dyn Fn(f64) -> f64| {

@@ -114,7 +114,7 @@ impl<L: LogLine> LineQueue<L> {
         }
     }
 
-    /// Returns the number of lines lost so far, because the queue was full or the lines could not be written.
+    /// Returns the number of lines that were lost so far. A line is lost if the queue is full, or if the line cannot be written.
     pub(super) fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
@@ -143,7 +143,7 @@ impl<L: LogLine> LineQueue<L> {
     }
 }
 
-/// A change in whether writes succeed, or a loss of lines.
+/// An event of the queue: writes have begun to fail, writes work again, or lines were lost.
 #[derive(Debug)]
 enum SinkEvent {
     /// Writes have begun to fail.

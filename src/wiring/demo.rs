@@ -1,5 +1,5 @@
-//! Runs `weir demo`, a complete gateway on this machine that needs no installation and leaves no files, and `weir
-//! sample-provider`.
+//! Runs `weir demo` and `weir sample-provider`. `weir demo` is a complete gateway on this machine that needs no installation and
+//! leaves no files.
 
 use std::{fmt::Write as _, fs, io::Write as _, net::SocketAddr, path::Path, sync::Arc};
 

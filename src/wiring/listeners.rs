@@ -138,8 +138,8 @@ impl ListeningSockets {
             .map_err(|error| StartError::failed("cannot duplicate a listening socket", error))
     }
 
-    /// Adds services to the server. The services find these sockets in Pingora's table of sockets, which Pingora itself uses for
-    /// its own upgrades.
+    /// Calls `add`, which adds services to the server. The services find the listening sockets in Pingora's table of sockets,
+    /// which Pingora itself uses for its own upgrades.
     ///
     /// # Errors
     /// No file descriptors are left.
@@ -172,8 +172,8 @@ impl ListeningSockets {
         twins.collect()
     }
 
-    /// Closes these handles. Services close their own handles. When all are closed, new connections are refused, unless another
-    /// process also has the sockets.
+    /// Closes this value's handles of the sockets. Services close their own handles. When all handles are closed, new connections
+    /// are refused, unless another process also has the sockets.
     pub(super) fn close(&self) {
         self.open.lock().clear();
     }

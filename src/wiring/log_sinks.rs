@@ -346,8 +346,8 @@ const RECORD_EVERY: Duration = Duration::from_secs(10);
 /// The pause after a failed attempt to record the log backend.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Starts the task that records this node's log backend in Redis and warns of nodes with another one. Does nothing with an
-/// embedded store, because only one node uses such a store.
+/// Starts the task that records this node's log backend in Redis, and that warns of nodes with another log backend. Does nothing
+/// with an embedded store, because only one node uses such a store.
 pub(super) fn compare_log_homes(
     config: &Config,
     engine: &LedgerEngine,

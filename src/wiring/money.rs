@@ -255,8 +255,8 @@ fn journal_failed(error: JournalError) -> StartError {
     StartError::failed("cannot use the journal", error)
 }
 
-/// Returns how much free space on a folder's disk a process without privileges can use, in bytes. `None` if the number cannot be
-/// read.
+/// Returns the free space on a folder's disk that is available to a process without privileges, in bytes. `None` if the free
+/// space cannot be read.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))

@@ -180,8 +180,8 @@ impl OrphanedJournals {
 }
 
 /// Determines which of the journals' steps the ledger has applied. The returned closure tells the journals that the store's file
-/// contains these steps. Leaves out a journal that counts steps as applied although the ledger lacks them, because its settlement
-/// has not read the ledger's watermark yet.
+/// contains these steps. Leaves out a journal that counts steps as applied although the ledger lacks them. This can happen until
+/// the journal's settlement has read the ledger's watermark.
 pub(super) fn record_applied(journals: Vec<Arc<Journal>>, books: &AccountTable) -> impl FnOnce() + use<> {
     let known = journals.into_iter().filter_map(|journal| {
         let before = journal.acknowledged_before();

@@ -65,7 +65,8 @@ pub(crate) struct NodeParts {
     pub log_homes: AdminLogBackends,
     /// The records of provider state. The record of a state contains its provider and its credential.
     pub sessions: Arc<StateRegistry>,
-    /// The task that writes provider states. When `stop` turns true, it writes all remaining states and ends.
+    /// The task that writes the records of provider state to the store. When `stop` turns true, it writes all remaining records
+    /// and ends.
     pub session_task: JoinHandle<()>,
     /// The sign-ins of agents. `None` if agents cannot sign in.
     pub sign_ins: Option<Arc<AgentSignIns>>,
@@ -96,7 +97,7 @@ pub(crate) struct NodeParts {
     pub stability: StabilityParts,
     /// The public stability service.
     pub public: Arc<PublicService>,
-    /// The background task of the key cache. When `stop` turns true, it writes to the store when each key was last used, and
+    /// The background task of the key cache. When `stop` turns true, it writes the time of each key's last use to the store, and
     /// ends.
     pub cache_task: JoinHandle<()>,
     /// Triggers a reload of the configuration.

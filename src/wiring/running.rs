@@ -116,8 +116,8 @@ pub(crate) fn reload_on_hangup(reload: ReloadTrigger) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ends Pingora when the value turns true. The value turns true some time after the signal that ends the process. The gateway
-/// stops soon after the signal, but the other listeners are still needed to monitor the draining node.
+/// Ends Pingora when the watched value turns true. The value turns true some time after the signal that ends the process. The
+/// gateway stops soon after the signal, but the other listeners are still needed to monitor the draining node.
 #[derive(Debug)]
 pub(crate) struct TerminationWatch(pub watch::Receiver<bool>);
 

@@ -1,5 +1,5 @@
-//! Reads and checks the certificates of the listeners, and replaces them while the listeners are open. Also writes the CA
-//! certificates that are trusted for providers to one file.
+//! Reads and checks the certificates of the listeners, and replaces them while the listeners are open. Also writes one file with
+//! all CA certificates that are trusted for providers.
 
 #[cfg(test)]
 mod tests;
@@ -282,7 +282,7 @@ const PLATFORM_BUNDLES: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Writes the CA certificates that are trusted for providers to one file: the platform's and those of `[upstream] ca_file`. One
+/// Writes one file with all CA certificates that are trusted for providers: the platform's and those of `[upstream] ca_file`. One
 /// file is needed because Pingora reads either the platform's certificates or one other file. The file must exist until the
 /// server is built.
 pub(crate) fn joined_bundle(ca_file: &Path) -> Result<NamedTempFile, String> {

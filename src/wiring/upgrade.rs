@@ -207,8 +207,8 @@ impl Upgrader {
         wait_for_message(here, TAKE_WAIT).await
     }
 
-    /// Makes this process call the store through its successor from now on. While the connection is open, the successor waits for
-    /// the end of this process.
+    /// Makes this process call the store through its successor from now on. The connection `here` stays open until this process
+    /// ends. The successor waits for that.
     async fn give_store(&self, closed: &mut Option<ClosedFiles<'_>>, here: &UnixStream) -> io::Result<()> {
         let line = here.try_clone()?;
         line.set_nonblocking(true)?;

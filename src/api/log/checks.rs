@@ -72,9 +72,9 @@ pub(crate) struct VerifiedDay {
     pub(crate) on_their_way: u64,
     /// The number of duplicate rows. A row is a duplicate if its request already has another row.
     pub(crate) again: u64,
-    /// The nodes that may still have to send rows to the log backend. The sums already include these rows. Empty if nothing
-    /// differs. If there are such nodes, these rows may be the reason for the differences, so the comparison must be repeated
-    /// later.
+    /// The nodes that may not have sent all their rows to the log backend yet. The sums already include the rows that a node has
+    /// not sent. Therefore these rows may be the reason for the differences, and the comparison must be repeated later. The list
+    /// is empty if nothing differs.
     pub(crate) behind: Vec<String>,
     /// The number of rows that are counted in the sums but were not found.
     pub(crate) missing: u64,
@@ -179,8 +179,8 @@ pub(crate) struct DifferingSums {
     /// The rows' numbers of tokens and calls, by kind.
     #[serde(flatten)]
     pub(crate) usage: Usage,
-    /// The sum of the rows' digests; left out if one of the values above differs. If it is present, the rows differ in a column
-    /// that is not added up.
+    /// The sum of the rows' digests. It is left out if another value differs. If it is present, all other values are equal, so
+    /// the difference is in a column that is not added up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
 }

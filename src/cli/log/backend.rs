@@ -205,7 +205,7 @@ struct MoveLine<'a> {
     removed: Option<u64>,
 }
 
-/// Fetches the current and the previous log backend.
+/// Fetches the names of the current and the previous log backend, and the days that they cover.
 pub(super) async fn read_log_backends(client: &AdminClient) -> Result<LogBackendView, AdminClientError> {
     client.request(&ShowLogHome {}).await?.read()
 }

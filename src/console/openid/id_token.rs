@@ -252,7 +252,7 @@ impl IdTokenKey {
     }
 }
 
-/// The maximum length of a user's name, in characters. A longer name is cut.
+/// The maximum length of a user's name, in characters. A longer name is truncated.
 const NAME_CHARS_MAX: usize = 200;
 
 /// A user who has signed in at the OpenID provider.

@@ -65,7 +65,7 @@ impl OpenIdProvider {
         &self.fetch
     }
 
-    /// Returns the metadata that was fetched most recently, of any age. `None` if none has been fetched.
+    /// Returns the most recently fetched metadata, whatever its age. `None` if none has been fetched.
     pub(super) fn last_metadata(&self) -> Option<Arc<OpenIdMetadata>> {
         Some(Arc::clone(&self.document.load_full()?.metadata))
     }

@@ -170,8 +170,8 @@ pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<HtmlPage
     })
 }
 
-/// A prediction of when a balance runs out. It assumes the account's rate of spending in the last seven days, or since the
-/// account was created.
+/// A prediction of when a balance runs out. It assumes that the account continues to spend at the rate of its last seven days. If
+/// the account is newer, it assumes the rate since the account was created.
 #[derive(Debug, PartialEq, Eq)]
 struct BalanceEnd {
     a_day: NanoUsd,

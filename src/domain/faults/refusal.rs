@@ -456,7 +456,7 @@ pub(crate) fn model_phrase(model: &str) -> String {
     }
 }
 
-/// Shortens a client's text to [`ECHO_CHARS_MAX`] characters, without control characters.
+/// Removes the control characters from a client's text, and truncates it to [`ECHO_CHARS_MAX`] characters.
 pub(crate) fn shortened(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(ECHO_CHARS_MAX).collect()
 }

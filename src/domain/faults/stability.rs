@@ -74,10 +74,10 @@ pub struct StabilityCounters {
     pub ttft_ms: u64,
     /// The number of streaming requests whose answer had content.
     pub ttft_count: u64,
-    /// The number of output tokens of the requests that `generation_ms` includes.
+    /// The number of output tokens of the successful requests whose output tokens and generation time are both more than zero.
     pub output_tokens: u64,
-    /// The sum of the times in which `output_tokens` were generated, in milliseconds. For a stream, this is the time from its
-    /// first content to its end; for a non-streaming answer, it is the total time of the request.
+    /// The sum of the generation times of the requests that `output_tokens` includes, in milliseconds. The generation time of a
+    /// stream is the time from its first content to its end. For a non-streaming answer, it is the total time of the request.
     pub generation_ms: u64,
 }
 

@@ -2,8 +2,8 @@
 //! choose an account, those that change the answer, and those that contain the client's key.
 //!
 //! A header names or chooses an account if it determines whom the provider charges, whose data the provider reads, or who is
-//! authenticated. If a provider's answer has such headers, they are not passed to the client either. docs/interface.md
-//! (Endpoints) has the same list.
+//! authenticated. If a provider's answer has headers that name or choose an account, they are not passed to the client either.
+//! docs/interface.md (Endpoints) has the same list.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -199,8 +199,8 @@ pub(crate) fn check_query(operation: Operation, query: Option<&str>) -> Result<(
 }
 
 /// Returns the part of a checked query that is forwarded to the provider; `None` if no part is forwarded. For a Gemini-style
-/// request, only `alt` is forwarded. For other requests, a parameter is forwarded unless [`is_withheld_parameter`] is true for it
-/// or it contains the client's key. Each parameter is forwarded as it was written.
+/// request, only `alt` is forwarded. For other requests, all parameters are forwarded, with two exceptions: those for which
+/// [`is_withheld_parameter`] is true, and those that contain the client's key. Each parameter is forwarded as it was written.
 pub(crate) fn forwarded_query(operation: Operation, query: Option<&str>, key: &PresentedKey<'_>) -> Option<String> {
     let passes = |pair: &&str| match operation.has_model_in_path() {
         true => decode_query_text(parameter_name(pair)) == ALT,
@@ -227,7 +227,7 @@ pub(crate) fn contains_secret(text: &[u8], secret: &[u8]) -> bool {
 pub(crate) enum AccountHeader {
     /// A key, a token, a signature, or another proof of an identity.
     Credential,
-    /// A cookie, in which a server stores state in browsers.
+    /// A cookie: state that a server stores in a browser.
     Cookie,
     /// The party that the provider charges.
     Account,
@@ -239,8 +239,8 @@ pub(crate) enum AccountHeader {
     User,
 }
 
-/// The words that identify each kind of header. A header is of a kind if its name contains one of the kind's words, such as
-/// `openai-organization`, `x-goog-user-project` or `set-cookie`.
+/// The words that identify each kind of header. A header is of a kind if its name contains one of the kind's words. Examples of
+/// such names are `openai-organization`, `x-goog-user-project` and `set-cookie`.
 const WORDS: [(AccountHeader, &[&str]); 6] = [
     (
         Credential,
@@ -303,8 +303,8 @@ const NAMES: [(AccountHeader, &[&str]); 2] = [
     (Project, &["x-goog-cloud-target-resource", "x-goog-request-params"]),
 ];
 
-/// Frequent names of headers without account information. They are looked up first, so that their names need not be split into
-/// words.
+/// Frequent names of headers without account information. Each header's name is first compared with these names. If it is one of
+/// them, it need not be split into words.
 const COMMON: [&str; 19] = [
     "accept",
     "accept-encoding",
@@ -368,8 +368,8 @@ struct HeaderWordTable {
     /// The frequent names without account information, by length.
     common: Vec<Vec<&'static str>>,
     words: Vec<AccountWord>,
-    /// For each letter, the lengths of the words and of the first words of pairs that begin with this letter. Each bit represents
-    /// a length.
+    /// For each letter, the lengths of the words that begin with this letter. The words are those in `WORDS`, and the first word
+    /// of each pair in `CREDENTIAL_PAIRS`. Each bit represents a length.
     word_lengths: [u64; LETTERS],
     /// The lengths of the complete names in `NAMES`. Each bit represents a length.
     name_lengths: u64,

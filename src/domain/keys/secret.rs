@@ -113,9 +113,9 @@ pub(crate) enum KeyFormatError {
     Checksum,
 }
 
-/// A service key in clear: `<prefix>-<43 base62><6 base62 checksum>`. The checksum is the CRC32 of everything before it, padded
-/// with zeros. A key exists in clear only while a request is running, and while a new key is displayed once. It is never stored
-/// in clear.
+/// A service key in clear: `<prefix>-<43 base62><6 base62 checksum>`. The checksum is the CRC32 of everything before it, and has
+/// leading zeros if necessary. A key exists in clear only while a request with the key is running, and while the new key is
+/// displayed for the only time. It is never stored in clear.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServiceKey {
     text: String,

@@ -32,7 +32,7 @@ impl QuotaReset {
     }
 }
 
-/// The error that a string is not the name of any value of the enum.
+/// The error that a string cannot be parsed as an enum, because it is not the name of any of the enum's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the value is not one of the allowed values")]
 pub struct UnknownChoice;
@@ -122,7 +122,8 @@ impl Default for FinishFactor {
     }
 }
 
-/// The state at a provider that a request can refer to: earlier responses, conversations, containers and files.
+/// The setting that determines which state at a provider a request can refer to. Such state consists of earlier responses,
+/// conversations, containers and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderState {
@@ -210,11 +211,11 @@ pub struct AccountTerms {
     /// The low mark: the balance is low if it is at or below this amount. `None` if the balance is never low.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low_balance: Option<NanoUsd>,
-    /// The state at providers that the account's requests can refer to.
+    /// The setting that determines which state at a provider the account's requests can refer to.
     #[serde(default)]
     pub provider_state: ProviderState,
-    /// The percentages of the quotas of the account's keys at which notices are sent; `None` for the percentages in the
-    /// configuration.
+    /// The percentages of a quota at which notices are sent, for those keys of the account that have no such setting of their
+    /// own. `None` means the percentages in the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<Thresholds>,
     /// The account's rate and concurrency limits.
@@ -252,7 +253,7 @@ pub struct KeyTermsChange {
     pub quota: Option<Option<NanoUsd>>,
     /// The new period after which the quota resets.
     pub reset: Option<QuotaReset>,
-    /// The new setting for running answers when the quota is used up.
+    /// The new setting that determines how a running answer continues or ends when the quota is used up.
     pub on_exhausted: Option<OnExhausted>,
     /// The new maximum cost of an answer that continues after the quota is used up. It is a multiple of the quota. For a key
     /// without a quota, it is a multiple of the account's balance.

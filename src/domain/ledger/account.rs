@@ -23,11 +23,11 @@
 //!
 //! **Remaining money.** The remaining balance is `balance - held`, where `held` is the sum of all holds. If the key has a quota,
 //! the remaining quota is `quota - spent - held`. Here, `spent` is the key's counter of the quota's current period, and `held`
-//! is the sum of the key's holds that were admitted in this period. If the remaining balance or quota is zero or less, the
-//! request is refused; the balance is checked first. The denial is "exhausted" if all money is spent, and "held" if running
-//! requests hold the unspent money. The hold is the lowest of the estimate, the remaining balance and the remaining quota. A
-//! top-up uses the same computation, with the period of the hold's admission and the current quota. It ignores rates, suspension,
-//! and the state of the key. It never grants an amount of zero or less.
+//! is the sum of the key's holds that began in this period. If the remaining balance or quota is zero or less, the request is
+//! refused; the balance is checked first. The denial is "exhausted" if all money is spent, and "held" if running requests hold
+//! the unspent money. The hold is the lowest of the estimate, the remaining balance and the remaining quota. A top-up uses the
+//! same computation, with the period of the hold's admission and the current quota. It ignores rates, suspension, and the state
+//! of the key. It never grants an amount of zero or less.
 //!
 //! **Running requests** are the live holds, including holds of zero. `ended_key` or `ended_account` is subtracted from the number
 //! of the calling node's own holds, down to zero. The holds of other nodes count in full, and so do free slots of leases. A

@@ -176,7 +176,8 @@ impl Estimate {
         price.maximum_cost(&usage(&self.input, 0), &Default::default())
     }
 
-    /// Returns the expected cost of the input if all of it is uncached text. A row with estimated usage charges this cost.
+    /// Returns the expected cost of the input if all of it is uncached text. This cost is charged if the usage of the request
+    /// does not become known.
     pub(crate) fn uncached_cost(&self, price: &Price) -> NanoUsd {
         let uncached = InputEstimate {
             uncached: self.input.total(),

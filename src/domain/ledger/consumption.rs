@@ -169,9 +169,9 @@ pub struct Row {
     /// for a request that was running when weir crashed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub translated: Option<SmolStr>,
-    /// A list of what the translation has adapted or dropped, such as `dropped tools[9]`: members of the request, and kinds of
-    /// content of the answer. Values are never included. The list contains as many entries as fit into 768 bytes. If there are
-    /// more, the last entry is the number of the omitted ones, such as `more 12`.
+    /// A list of what the translation has adapted or dropped. Each entry names a member of the request or a kind of content of
+    /// the answer, for example `dropped tools[9]`. Values are never included. The list contains as many entries as fit into 768
+    /// bytes. If there are more, the last entry is the number of the omitted ones, such as `more 12`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<SmolStr>,
 }

@@ -336,7 +336,7 @@ pub(crate) const RUN_INTERVAL_MS: i64 = DAY_MS / 2;
 pub(crate) struct RetentionProgress {
     /// The first day that is retained.
     pub kept_from: i64,
-    /// The time of the last run, in milliseconds since the Unix epoch, by the clock at that time.
+    /// The time that the clock showed at the last run, in milliseconds since the Unix epoch.
     pub ran_ms: i64,
     /// The retention period in days.
     pub keep_days: i64,

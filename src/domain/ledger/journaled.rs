@@ -119,8 +119,8 @@ pub(crate) enum Record {
 /// A request with the data that is available at its admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdmittedRequest {
-    /// The row that is used if weir crashes before the answer's head arrives. It charges the estimated input as uncached, at the
-    /// prices of the most expensive of the request's providers.
+    /// The row that is used if weir crashes before the answer's head arrives. Its cost is the cost of the estimated input without
+    /// a cache, at the most expensive of the request's providers.
     pub row: Arc<Row>,
     /// The number of tokens that admission has deducted from the limit of tokens per minute.
     pub tokens_estimated: u64,
@@ -176,8 +176,8 @@ struct RecordWriter<'a> {
     escapes: bool,
 }
 
-/// Calls `write`, which appends to `out`, and ensures that the appended bytes contain no zero byte. If a string contains a zero
-/// byte, `write` is called a second time, and replaces it. This is rare, and checking every string first would take longer.
+/// Calls `write` to append bytes to `out`. If these bytes contain a zero byte, they are removed, and `write` is called a second
+/// time with a writer that replaces the zero bytes in strings. This is rare, and checking every string first would take longer.
 fn without_zeros(out: &mut Vec<u8>, write: impl Fn(&mut RecordWriter<'_>)) {
     let begin = out.len();
     write(&mut RecordWriter { out, escapes: false });
@@ -286,12 +286,12 @@ fn with_zeros(bytes: &[u8]) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// The status in the row of a request that was running when weir crashed before the answer's head had arrived. A proxy in front
-/// of weir sends the client this status.
+/// The status in the row of a request that a crash of weir has ended before the head of the answer arrived. A proxy in front of
+/// weir sends the client this status.
 pub(crate) const CRASH_STATUS: u16 = 502;
 
 /// Returns the settlement of a request that was running when weir crashed. It charges the consumption in the request's last
-/// checkpoint, or the row of the request's admission if there is no checkpoint.
+/// checkpoint. If there is no checkpoint, it charges the cost in the row that was created at the request's admission.
 pub(crate) fn settlement_after_crash(admitted: AdmittedRequest, checkpoint: Option<Checkpoint>) -> Settlement {
     let AdmittedRequest {
         row: mut shared,

@@ -33,15 +33,16 @@ pub struct LogFilter {
     pub account: Option<String>,
     /// The key of the request.
     pub key: Option<KeyId>,
-    /// The name of the requested model, or of the model that served the request.
+    /// The name of a model. A row matches if the client requested this model, or if this model served the request.
     pub model: Option<String>,
     /// The range of the final status.
     pub status: Option<RangeInclusive<u16>>,
     /// A tag of the request.
     pub tag: Option<Tag>,
-    /// The start of the time range in which the request ended, in milliseconds since the Unix epoch, inclusive.
+    /// The start of the time range, in milliseconds since the Unix epoch. A row matches if its request ended at this time or
+    /// later.
     pub since_ms: i64,
-    /// The end of the time range in which the request ended, in milliseconds since the Unix epoch, exclusive.
+    /// The end of the time range, in milliseconds since the Unix epoch. A row matches if its request ended before this time.
     pub until_ms: i64,
 }
 

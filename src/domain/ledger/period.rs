@@ -250,8 +250,8 @@ pub(crate) fn success_headers(standing: &QuotaUse) -> Vec<SpendHeader> {
     headers
 }
 
-/// Returns the headers of a refusal because a key's quota is used up. `representative-claim` and `overage-status` are left out,
-/// because with them Claude Code would display a message of its own.
+/// Returns the headers of a refusal whose reason is that a key's quota is used up. `representative-claim` and `overage-status`
+/// are left out, because with them Claude Code would display a message of its own.
 pub(crate) fn spent_quota_headers(standing: &QuotaUse, reset: QuotaReset) -> Vec<SpendHeader> {
     let mut headers = rejected_headers("org_spend_cap_reached");
     headers.push((UTILIZATION, ratio(spent_percent(standing))));
@@ -263,20 +263,20 @@ pub(crate) fn spent_quota_headers(standing: &QuotaUse, reset: QuotaReset) -> Vec
     headers
 }
 
-/// Returns the headers of a refusal because an account's balance is used up. They contain no time at which the client can retry,
-/// because that time is unknown.
+/// Returns the headers of a refusal whose reason is that an account's balance is used up. They contain no time at which the
+/// client can retry, because that time is unknown.
 pub(crate) fn spent_balance_headers() -> Vec<SpendHeader> {
     rejected_headers("out_of_credits")
 }
 
-/// Returns the headers of a refusal because an account is not allowed to spend anything.
+/// Returns the headers of a refusal whose reason is that an account is not allowed to spend anything.
 pub(crate) fn disabled_account_headers() -> Vec<SpendHeader> {
     rejected_headers("org_level_disabled")
 }
 
 /// Returns the headers that are common to the refusals because of a used-up quota, a used-up balance or a disabled account. One
-/// of these headers states `reason`. Clients that are signed in to a gateway need this header: without a reason, Claude Code does
-/// not display the message of a 429 unchanged.
+/// of these headers states `reason`. Clients that are signed in to a gateway need this header: Claude Code displays the message
+/// of a 429 unchanged only if the answer states a reason.
 fn rejected_headers(reason: &str) -> Vec<SpendHeader> {
     vec![(STATUS, "rejected".to_owned()), (DISABLED_REASON, reason.to_owned())]
 }

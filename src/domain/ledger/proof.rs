@@ -97,7 +97,7 @@ impl DayProof {
         self.summed.get(lane).is_none_or(|last| reached > *last)
     }
 
-    /// Adds a row of the day that is pending, because it is not in the log backend yet. All pending rows must be added before the
+    /// Adds a row of the day as pending, because the row is not in the log backend yet. All pending rows must be added before the
     /// rows from the log backend.
     pub(crate) fn add_pending(&mut self, lane: &NodeId, number: u64, row: &Row) {
         if self.pending.entry(lane.clone()).or_default().insert(number) {

@@ -205,7 +205,8 @@ const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
 /// The number of decimal places of an exact sum in USD: 12 for pico-USD and 18 for the three factors.
 const EXACT_PLACES: usize = 30;
 
-/// The numbers of a request's tokens and calls, with their names in the consumption log and their prices.
+/// The numbers of a request's tokens and calls, by kind. Each number has the price of its kind, and the name of its kind in the
+/// consumption log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PricedCounts {
     tokens: [(&'static str, u64, TokenPrice); 13],

@@ -88,7 +88,7 @@ pub(super) fn edit_object(rules: &BodyRules, text: &[u8]) -> Option<Vec<u8>> {
     edit_batches(rules, |_| true, text, &Tape::default(), &mut Vec::new()).ok()?
 }
 
-/// A value of the text: its first token, and a reader that is positioned after that token.
+/// A value in a JSON text: the value's first token, and a reader that is positioned after that token.
 #[derive(Clone)]
 struct ValueView<'t> {
     first: JsonToken,
@@ -300,7 +300,7 @@ pub enum EditError {
     Refused {
         /// The edit's line in the provider's file, counted from 1.
         line: usize,
-        /// The message to the client. Any text from the request in this message is limited in length.
+        /// The message to the client. If the message quotes text from the request, the length of the quotation is limited.
         message: String,
     },
 }

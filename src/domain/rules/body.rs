@@ -211,8 +211,8 @@ impl BodyEdit {
                 && (any_overlap(&self.writes(), &other.writes()) || any_overlap(&self.reads(), &other.writes())))
     }
 
-    /// Whether this edit removes elements of an array, and `inner` reads and changes only values inside elements of that array.
-    /// If so, `inner` finds the same values in the remaining elements before and after the removal.
+    /// Whether two conditions hold: this edit removes elements of an array, and `inner` reads and changes only values inside
+    /// elements of that array. If both hold, the removal does not change what `inner` finds in the remaining elements.
     fn removes_elements_around(&self, inner: &Self) -> bool {
         let is_element_removal = self.op == BodyOp::Remove && self.path.last() == Some(&BodyPathStep::Each);
         let is_inside = |path: &Vec<BodyPathStep>| path.len() > self.path.len() && path.starts_with(&self.path);
@@ -259,7 +259,8 @@ impl BodyEdit {
     }
 }
 
-/// Returns a path as text. Each `[]` contains the next of `indexes`, or stays `[]` if that index is `None`.
+/// Returns a path as text. For each `[]` of the path, takes the next of `indexes` and writes it between the brackets. If this
+/// index is `None`, the brackets stay empty.
 pub(super) fn path_text(path: &[BodyPathStep], indexes: &mut dyn Iterator<Item = Option<usize>>) -> String {
     let mut text = String::new();
     for segment in path {

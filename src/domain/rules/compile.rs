@@ -1,5 +1,5 @@
-//! Compiles a provider file: checks it completely and builds the types that serve requests. A file that compiles causes no errors
-//! later.
+//! Compiles a provider file: checks it completely and builds the values with which weir serves requests. A file that compiles
+//! causes no errors later.
 
 mod bodies;
 mod edits;
@@ -34,7 +34,8 @@ pub(crate) use self::resilience::{CredentialSource, ONLY_CREDENTIAL};
 /// The maximum length of a provider's name, in bytes.
 pub(crate) const PROVIDER_NAME_BYTES_MAX: usize = 32;
 
-/// A compiled provider file: the provider without its secrets, the sources of these secrets, and the provider's models.
+/// A compiled provider file. It contains the provider, the sources of the provider's secrets, and the provider's models. The
+/// secrets themselves are added later.
 #[derive(Debug)]
 pub struct CompiledProvider {
     /// The provider. It has no credentials until [`CompiledProvider::authorize`] adds them.
@@ -62,7 +63,7 @@ impl CompiledProvider {
         })
     }
 
-    /// Adds a credential with this secret to the provider, which turns the provider on.
+    /// Adds a credential with this secret to the provider. This turns the provider on.
     ///
     /// # Errors
     /// The secret cannot be sent in a header, or is too short to be masked. The error does not contain the secret.
@@ -281,8 +282,8 @@ fn models(raw: Vec<Spanned<RawModel>>, faults: &mut Faults<'_>) -> Vec<(usize, R
     models
 }
 
-/// Parses the path of an edit: names joined by dots. `[]` after a name stands for each element of that array; nested arrays have
-/// one `[]` each. `None` if the path is invalid or too long.
+/// Parses the path of an edit: names joined by dots. `[]` after the name of an array stands for each element of the array. For
+/// nested arrays, there is one `[]` for each level. `None` if the path is invalid or too long.
 fn path_steps(text: &str) -> Option<Vec<BodyPathStep>> {
     let mut path = Vec::new();
     for part in text.split('.') {

@@ -37,7 +37,7 @@ pub(crate) struct RawCondition {
     /// The path of a body member. It begins in the object that contains the edited member or, if the edit's path ends in `[]`, in
     /// the edited array element.
     pub field: Option<String>,
-    /// The path of a body member. It begins at the root of the body or, in a stream, of the event.
+    /// The path of a body member. It begins at the root of the body. In a stream, it begins at the root of the event.
     pub root_field: Option<String>,
     /// For `header`: a value that the header must have. If the header has several values, one of them suffices.
     pub value: Option<String>,
@@ -48,7 +48,7 @@ pub(crate) struct RawCondition {
     /// For `field` and `root_field`: a list of values, one of which the member must have.
     #[serde(rename = "in")]
     pub one_of: Option<Vec<toml::Value>>,
-    /// For `field` and `root_field`: the beginning of the member's value, which must be a string.
+    /// For `field` and `root_field`: the text with which the member's value must begin. The value must be a string.
     pub starts_with: Option<String>,
     /// For `field` and `root_field`: whether the member must be present (`true`) or missing (`false`).
     pub present: Option<bool>,

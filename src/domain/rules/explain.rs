@@ -1,5 +1,5 @@
-//! Explains how a provider file changes one request: applies the file's edits one by one and records the lines that made a
-//! change. Also explains the translation of a request.
+//! Explains how a provider file changes one request: applies the file's edits one by one and records the line of each edit that
+//! changed something. Also explains the translation of a request.
 
 mod translated;
 
@@ -64,8 +64,8 @@ pub(crate) struct Explanation {
     pub changes: Vec<AppliedEdit>,
     /// The body, as the client sent it and as the provider gets it.
     pub body: TextChange,
-    /// The request line, followed by the sorted headers, one per line. It contains neither credentials nor the headers that weir
-    /// sets itself.
+    /// The request line, followed by the sorted headers, one per line. Credentials and the headers that weir sets itself are left
+    /// out.
     pub head: TextChange,
     /// The answer's body, as the provider sent it and as the client gets it; `None` if no answer was given.
     pub response: Option<TextChange>,
@@ -121,7 +121,7 @@ pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>
     explain_as(compiled, question, None)
 }
 
-/// Translates a request if `client` is given, and then applies a provider file to the request, edit by edit. Returns what the
+/// Applies a provider file to a request, edit by edit. If `client` is given, first translates the request. Returns what the
 /// translation lost and what each edit changed.
 ///
 /// # Errors

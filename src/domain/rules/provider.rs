@@ -129,8 +129,8 @@ impl Provider {
     }
 
     /// Returns the operation to which requests in other protocols are translated. Of the operations that the provider serves, it
-    /// is the one in which the least reasoning and the fewest tools are lost. For Gemini, it is always the streaming operation.
-    /// `None` if the provider has no endpoint that generates answers.
+    /// is the one for which a translation loses the least reasoning and the fewest tools. For Gemini, it is always the streaming
+    /// operation. `None` if the provider has no endpoint that generates answers.
     pub(crate) fn translation_operation(&self) -> Option<UpstreamOperation> {
         let preferred = [
             UpstreamOperation::Client(Operation::Messages),
@@ -206,8 +206,8 @@ pub struct WeightedOrigin {
     pub origin: Origin,
     /// The backend's share of the requests, relative to the other backends; at least 1.
     pub weight: u16,
-    /// The path of a health check. A request to this path costs nothing, and a working backend answers it with status 200. If it
-    /// is `None`, the check only establishes a connection.
+    /// The path of a health check. A request to this path costs nothing, and a working backend answers it with status 200. `None`
+    /// means that the check only establishes a connection.
     pub health_path: Option<String>,
 }
 

@@ -1,5 +1,6 @@
-//! The content of a provider file as written: a type for each table, which the strict TOML parser fills. The types for
-//! conditions, header edits and query edits are in the modules of the corresponding compiled types.
+//! The content of a provider file as written. This module has a type for each table of the file. The strict TOML parser creates
+//! the values of these types. The types for conditions, header edits and query edits are in the modules of the corresponding
+//! compiled types.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, path::Path};
 
@@ -253,9 +254,9 @@ pub struct OnClientGone {
 }
 
 impl OnClientGone {
-    /// Returns the action for an answer whose client has disconnected. By default, weir reads non-streaming answers, and streams
-    /// of a model with `hidden_reasoning`, to their end, because usually only the end reports their usage. It aborts other
-    /// streams, whose usage is known from the content that has arrived.
+    /// Returns the action for an answer whose client has disconnected. By default, weir reads an answer to its end in two cases:
+    /// the answer is non-streaming, or its model has `hidden_reasoning`. In these cases, usually only the end of the answer
+    /// reports the usage. weir aborts all other answers, because it knows their usage from the content that has arrived.
     pub fn action(&self, stream: bool, hidden_reasoning: bool) -> ClientGoneAction {
         let (given, default) = match (stream, hidden_reasoning) {
             (true, false) => (self.stream, ClientGoneAction::Abort),
@@ -285,7 +286,7 @@ settings! {
         providers: Vec<String> = list_of(text()).unset(Vec::new()).example(vec!["anthropic"]),
         /// The provider's name for the model. Default: the public name.
         upstream_name: Option<String> = text().optional("claude-haiku-4-5"),
-        /// The model's name at each provider whose name for it is not `upstream_name`. Only in weir.toml.
+        /// The model's name at each provider that does not use `upstream_name`. Only in weir.toml.
         #[serde(default)]
         upstream_names: BTreeMap<String, String> = map_of(text())
             .unset(BTreeMap::new())
@@ -346,8 +347,8 @@ pub(crate) enum RawBodyOp {
 pub(crate) struct RawBodyEdit {
     /// The operation on the members or elements at `path`.
     pub op: Spanned<RawBodyOp>,
-    /// The path of the members to edit: names of nested object members, joined by dots. `[]` after a name means each element of
-    /// that array.
+    /// The path of the members to edit: names of nested object members, joined by dots. `[]` after the name of an array means
+    /// each element of the array.
     pub path: Spanned<String>,
     /// The protocols of the requests to which the edit applies; `None` means all protocols.
     pub protocols: Option<Vec<UpstreamProtocol>>,
@@ -424,8 +425,8 @@ pub(crate) struct RawOrigin {
     pub url: String,
     /// The backend's share of the requests, relative to the other backends; the default for `None` is 1.
     pub weight: Option<u16>,
-    /// The path of a health check. A request to this path costs nothing, and a working backend answers it with status 200. If it
-    /// is `None`, the backend is considered healthy if a connection can be established.
+    /// The path of a health check. A request to this path costs nothing, and a working backend answers it with status 200. `None`
+    /// means that the backend is considered healthy if a connection can be established.
     pub health_path: Option<String>,
 }
 
@@ -535,8 +536,8 @@ impl SecretRef {
 }
 
 impl SecretRef {
-    /// Returns the reference with a relative path resolved against the folder of `file`, which is the file that contains the
-    /// reference.
+    /// Resolves a relative path against the folder of `file`, and returns the resulting reference. `file` is the file that
+    /// contains the reference.
     pub(crate) fn relative_to(&self, file: &str) -> Self {
         match self {
             Self::File(path) => {

@@ -154,7 +154,8 @@ impl ElementRewriter {
     }
 }
 
-/// Returns the number of bytes of `piece` that belong to the object, and whether the object ends there.
+/// Returns the number of bytes of `piece` that belong to the current object, and whether the current object ends in `piece`.
+/// `end` is the search for the end of this object.
 fn advance(end: &mut JsonEnd, piece: &[u8]) -> (usize, bool) {
     match end.push(piece) {
         JsonEndProgress::More => (piece.len(), false),

@@ -39,8 +39,8 @@ enum AbsentValue<T> {
 }
 
 /// A comparison of the new and the old value of the setting at a path. The setting can be a table that contains further settings.
-/// The function adds the path of each setting that differs to the set. If the `bool` is false, it adds only the settings that
-/// need a restart of weir.
+/// For each setting whose two values differ, the function adds the setting's path to the set. If the `bool` is false, it does so
+/// only for settings that need a restart of weir.
 type DifferenceCheck<T> = Box<dyn Fn((&T, &T), &str, bool, &mut BTreeSet<String>)>;
 
 /// How a setting appears in the shipped weir.toml.
@@ -79,7 +79,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         }
     }
 
-    /// Converts each value with `f`, like [`SettingKind::then`], for a conversion that cannot fail.
+    /// Converts each value with `f`, which cannot fail. For a conversion that can fail, use [`SettingKind::then`].
     pub(crate) fn map<U: PartialEq + 'static>(self, f: impl Fn(T) -> U + 'static) -> SettingKind<U> {
         self.then(move |value| Ok(f(value)))
     }

@@ -313,8 +313,8 @@ pub(crate) trait Settings: Sized + PartialEq + 'static {
     /// reported in this case.
     fn read_keys(from: &Section<'_>) -> Option<Self>;
 
-    /// Adds to `keys` the path of each setting that differs from `before`. Settings that take effect without a restart of weir
-    /// are included only if `all` is true. `at` is the table's path.
+    /// Adds to `keys` the path of each setting whose value differs from its value in `before`. Settings that take effect without
+    /// a restart of weir are included only if `all` is true. `at` is the table's path.
     fn differing(&self, before: &Self, at: &str, all: bool, keys: &mut BTreeSet<String>);
 
     /// Reads the settings of the table `from`, and reports the keys that are not settings of the table.

@@ -23,7 +23,8 @@ const FAULTS_MAX: usize = 100;
 /// The TOML values that can replace a required value, one for each type. The first substitute that has the required type is used.
 const STAND_INS: [&str; 5] = ["\"\"", "0", "false", "[]", "{}"];
 
-/// The value read from a file, without the parts that could not be read, and the errors of the file.
+/// The result of parsing a file: a value, and the errors of the file. The value lacks the parts of the file that could not be
+/// read.
 #[derive(Debug)]
 pub(crate) struct ParsedFile<T> {
     /// The value without the faulty parts of the file; `None` if the remaining parts cannot be read either.

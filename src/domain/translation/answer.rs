@@ -164,7 +164,7 @@ pub(crate) enum StopCause {
 }
 
 impl StopCause {
-    /// Whether the answer ended early, so that a call with incomplete arguments was cut off.
+    /// Whether the answer ended early. If it did, a call with incomplete arguments was cut off.
     pub(crate) const fn is_cut(self) -> bool {
         match self {
             Self::End | Self::Calls => false,

@@ -139,7 +139,8 @@ pub(crate) struct ToolCall<'a> {
     pub(crate) id: Cow<'a, str>,
     /// The tool's name at the provider (see [`super::tool_names`]).
     pub(crate) name: Cow<'a, str>,
-    /// The arguments as JSON text. Usually an object, but a model can have written any text, or nothing.
+    /// The arguments as the model wrote them. They are usually the JSON text of an object, but can also be any other text, or
+    /// empty.
     pub(crate) arguments: Cow<'a, str>,
 }
 
@@ -238,7 +239,7 @@ pub(crate) struct RequestOptions<'a> {
     pub(crate) seed: Option<PlacedOption<&'a str>>,
     /// The penalty for tokens that have occurred.
     pub(crate) presence_penalty: Option<PlacedOption<&'a str>>,
-    /// The penalty for tokens by their frequency.
+    /// The penalty for tokens that have occurred. It grows with the number of times that a token has occurred.
     pub(crate) frequency_penalty: Option<PlacedOption<&'a str>>,
     /// The strings that end the answer.
     pub(crate) stop: Option<PlacedOption<Vec<Cow<'a, str>>>>,

@@ -11,7 +11,7 @@ const fn is_escaped(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
 }
 
-/// Returns the number of bytes before the first character of a text that must be escaped in a JSON string. Only ASCII characters
+/// Returns the number of bytes in a text before the first character that must be escaped in a JSON string. Only ASCII characters
 /// must be escaped, so these bytes end at a character boundary.
 pub(crate) fn plain_length(text: &str) -> usize {
     let mut length = 0;

@@ -48,8 +48,8 @@ enum ChunkState {
 }
 
 impl ChunkedContent {
-    /// Reads the next bytes of the body. Returns `Some(n)` if the content ends with the first `n` of them, `None` if it
-    /// continues.
+    /// Reads the next bytes of the body. Returns `Some(n)` if the content ends after the first `n` of these bytes, and `None` if
+    /// it does not end in them.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, ChunkFault> {
         let mut rest = bytes;
         while let [byte, behind @ ..] = rest {
@@ -122,7 +122,8 @@ enum TrailerState {
 }
 
 impl ChunkedTrailers {
-    /// Reads the next bytes of the body. Returns `Some(n)` if the body ends with the first `n` of them, `None` if it continues.
+    /// Reads the next bytes of the body. Returns `Some(n)` if the body ends after the first `n` of these bytes, and `None` if it
+    /// does not end in them.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, ChunkFault> {
         for (at, byte) in bytes.iter().enumerate() {
             self.at = self.next(*byte)?;

@@ -1,9 +1,10 @@
 //! Picks values out of JSON, at a few fixed paths and in bounded memory. The JSON can have any size, and can be split into pieces
 //! anywhere.
 //!
-//! Only the picked values are buffered, each up to a limit; strings are skipped in bulk. The picker never fails: invalid JSON
-//! makes it inert until it is reset, and the values picked before stay readable. JSON that is completely in memory is read
-//! without buffers ([`Picker::pick_whole`]), with the same result. [`ArrayFramer`] splits an array into elements for a picker.
+//! Only the picked values are buffered, each up to a limit; strings are skipped in bulk. The picker never fails. Invalid JSON
+//! makes it inert until it is reset, but the values that were already picked stay readable. JSON that is completely in memory is
+//! read without buffers ([`Picker::pick_whole`]), with the same result. [`ArrayFramer`] splits an array into elements for a
+//! picker.
 
 mod lexer;
 mod path;
@@ -48,8 +49,8 @@ pub(crate) struct Picker {
     /// The number of containers around the value that is being buffered.
     active_depth: usize,
     active_limit: usize,
-    /// The offset in the current piece of the first byte of the buffered value that has not been copied. The bytes from this
-    /// offset on are copied at the end of the value or of the piece.
+    /// The offset in the current piece at which the uncopied bytes of the buffered value begin. They are copied at the end of the
+    /// value or of the piece.
     active_from: usize,
     /// Whether the value that is being buffered is longer than its limit.
     overflow: bool,

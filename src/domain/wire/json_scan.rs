@@ -251,7 +251,7 @@ pub struct Scan {
     pub may_be_continued: bool,
     /// The position of the value of `prompt_cache_key` in the body, including both quotes; `None` if it is missing.
     pub prompt_cache_key: Option<Range<usize>>,
-    /// The references to state at a provider in the body, at most [`ScanLimits::references_max`].
+    /// The body's references to state at a provider, at most [`ScanLimits::references_max`].
     pub references: Vec<Reference>,
     /// The models that the body names in addition to the requested model.
     pub models: NamedModels,
@@ -316,7 +316,7 @@ pub enum ScanError {
         /// The offset of the first byte after the object that is not white space.
         at: usize,
     },
-    /// The body has two members that are named `model` once their escapes are resolved. Parsers differ in which one they use.
+    /// The body has two members whose names, with their escapes resolved, are both `model`. Parsers differ in which one they use.
     #[error("`model` occurs twice (byte {at})")]
     ModelTwice {
         /// The offset of the opening quote of the second member's name.
@@ -338,7 +338,8 @@ pub enum ScanError {
         /// The maximum number of references.
         references_max: usize,
     },
-    /// The body has two members that are named `stream` once their escapes are resolved. Parsers differ in which one they use.
+    /// The body has two members whose names, with their escapes resolved, are both `stream`. Parsers differ in which one they
+    /// use.
     #[error("`stream` occurs twice (byte {at})")]
     StreamTwice {
         /// The offset of the opening quote of the second member's name.
@@ -397,7 +398,7 @@ pub enum JsonEndProgress {
 }
 
 /// A detector for the end of a top-level object or array that arrives in pieces. It follows only strings, escapes and the nesting
-/// depth, because [`scan`] validates the body once it is complete.
+/// depth. [`scan`] validates the complete body later.
 #[derive(Debug, Clone, Default)]
 pub struct JsonEnd {
     state: JsonEndState,

@@ -33,8 +33,8 @@ pub(super) fn skip_value(text: &[u8], outer: usize) -> Option<&[u8]> {
     skip_counted_value(text, outer, &mut || true)
 }
 
-/// Like [`skip_value`], but calls `on_value` before each value in the skipped object or array. `None`, too, if `on_value` returns
-/// false.
+/// Like [`skip_value`], but calls `on_value` before each value in the skipped object or array. Also returns `None` if `on_value`
+/// returns false.
 #[inline(always)]
 pub(super) fn skip_counted_value<'t>(
     text: &'t [u8],
@@ -122,7 +122,8 @@ fn skip_plain(text: &[u8]) -> Option<&[u8]> {
 /// one. The bit is set if the container is an array.
 struct OpenContainers {
     arrays: [u64; STACK_WORDS],
-    /// Whether the innermost container is an array. This container has no bit in `arrays`, because it is read after each value.
+    /// Whether the innermost container is an array. The innermost container has this flag instead of a bit in `arrays`, because
+    /// the flag is read after each value.
     is_in_array: bool,
     outer: usize,
     depth: usize,

@@ -1,5 +1,5 @@
-//! The kinds of state that a provider stores for the operator's account, and the keys under which weir records which of its own
-//! accounts owns each state.
+//! The kinds of state that a provider stores, and the keys under which weir records the owner of each state. For the provider,
+//! the operator's account owns all state; for weir, one of weir's own accounts owns each state.
 
 use serde::{Deserialize, Serialize};
 

@@ -115,8 +115,8 @@ pub(crate) fn interim_head() -> Result<ResponseHeader> {
 }
 
 /// Adds headers that inform a Messages client about its key's quota, instead of the provider's headers about the operator's
-/// account. Applies only to successes and to keys with a quota. An error keeps the provider's headers, because they say when to
-/// try again.
+/// account. Does nothing if the answer is not a success, or if the key has no quota. An error keeps the provider's headers,
+/// because they say when to try again.
 pub(crate) fn add_spend_limit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     let Some(standing) = forward.ticket.quota() else {
         return Ok(());

@@ -29,7 +29,8 @@ pub(crate) const ATTEMPTS_MAX: usize = 12;
 /// users to notice.
 const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The attempts of one request: the current endpoint, the endpoints that remain, and the reason and pause of the next attempt.
+/// The attempts of one request: the current endpoint, the endpoints that remain, the reason for the next attempt, and the pause
+/// before it.
 #[derive(Debug)]
 pub(crate) struct AttemptPlan {
     hints: RoutingHints,
@@ -87,8 +88,8 @@ impl AttemptPlan {
     /// Chooses the endpoint for the first attempt. This is the first endpoint of the route at which the circuit admits the
     /// request and the provider has a usable credential. If there is no such endpoint, it is the one that becomes usable soonest.
     /// A request bound to state at a provider starts with the provider that holds the state. `probing` says whether the request
-    /// is allowed to be a probe, and `dice` is a random number in 0..1. Returns `None` if a provider has no credentials; no route
-    /// contains such a provider.
+    /// is allowed to be a probe, and `dice` is a random number in 0..1. Returns `None` if the chosen provider has no credentials.
+    /// This does not happen, because no route contains such a provider.
     pub(crate) fn begin(
         route: &Arc<Route>,
         session: Option<SessionHint>,
@@ -166,8 +167,8 @@ impl AttemptPlan {
         self.reason.take()
     }
 
-    /// Begins the next attempt and chooses its backend. Continues with the next provider if no host name of the current one is
-    /// resolved. Returns `None` if no provider remains.
+    /// Begins the next attempt and chooses its backend. Continues with the next provider if none of the current provider's host
+    /// names is resolved. Returns `None` if no provider remains.
     pub(crate) fn next_backend(&mut self, dice: f64, now: Instant) -> Option<&ProviderBackend> {
         self.made += 1;
         while !self.visit.next_backend(self.hints.probing, now) {
@@ -184,8 +185,8 @@ impl AttemptPlan {
         self.visit.sent = self.visit.sent.saturating_add(1);
     }
 
-    /// Handles a failed connect. Returns whether another attempt follows: at another address of the provider or, after
-    /// `retries_max` retries, at another provider.
+    /// Handles a failed connect. Returns whether another attempt follows. The attempt is made at the same provider, at another
+    /// address if possible. After `retries_max` retries, it is made at another provider.
     pub(crate) fn on_connect_failed(&mut self, retries_max: usize, dice: f64, now: Instant) -> bool {
         self.visit.on_backend_failed(now);
         self.visit.connects += 1;

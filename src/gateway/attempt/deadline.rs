@@ -87,9 +87,9 @@ pub(crate) fn handle_in(digest: &ProxyDigest) -> Option<Arc<SocketHandle>> {
 pub(crate) enum Fate {
     /// The deadline has not ended the attempt.
     Running = 0,
-    /// A time limit has passed, which has ended the attempt.
+    /// The attempt has been ended because a time limit has passed.
     Expired = 1,
-    /// The drain has ended, which has ended the attempt.
+    /// The attempt has been ended because the drain has ended.
     Stopped = 2,
 }
 
@@ -266,7 +266,7 @@ impl DeadlineLists {
         }
     }
 
-    /// Moves the next check to `time` if it is due later. Returns false if the next check is already due by `time`.
+    /// Moves the next check forward to `time`, if the check is due after `time`. Otherwise, changes nothing and returns false.
     fn advance(&self, time: Instant) -> bool {
         let since = time.saturating_duration_since(self.began).as_millis();
         let millis = u64::try_from(since).unwrap_or(u64::MAX);

@@ -61,7 +61,7 @@ impl Decoding {
     /// `piece` is decoded.
     ///
     /// # Errors
-    /// A [`DecodingError`], if the bytes do not follow the coding or the decoded bytes exceed the limit.
+    /// A [`DecodingError`], if the bytes are not valid in the coding or the decoded bytes exceed the limit.
     pub fn next(&mut self, piece: &mut &[u8]) -> Result<Option<&[u8]>, DecodingError> {
         loop {
             if self.decoder.has_ended() {

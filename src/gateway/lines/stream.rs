@@ -282,8 +282,8 @@ pub(super) struct OpenedLine {
 pub(super) enum OpeningFailure {
     /// No connection was established.
     Connect(Box<Error>),
-    /// The provider refuses the credential or limits its rate. `ahead` contains the part of the provider's answer that has been
-    /// read.
+    /// The provider refuses the credential or limits the credential's rate. `ahead` contains the part of the provider's answer
+    /// that has been read.
     Credential(HandshakeRefusal, OpenedLine),
     /// The provider does not serve WebSockets at this place, or does not serve them at the moment.
     Refused(HandshakeRefusal),

@@ -148,7 +148,7 @@ pub(super) struct LineTurn {
     pub body_bytes: usize,
     /// Notified when Pingora has written the request.
     pub written: oneshot::Receiver<()>,
-    /// The end of the pipe into which the answer for Pingora is written.
+    /// weir's side of the pipe to Pingora. The answer is written into it.
     pub answer: DuplexStream,
     pub progress: Arc<LineProgress>,
 }

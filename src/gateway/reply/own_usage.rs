@@ -166,7 +166,7 @@ fn rows(query: Option<&str>) -> Result<usize, Refusal> {
 /// Reads the last query parameter with this name. Returns `default` if the query has none.
 ///
 /// # Errors
-/// The value is not a number within `of`.
+/// The value is not a number in the range `of`.
 fn number<N: FromStr + PartialOrd + fmt::Display>(
     query: Option<&str>,
     name: &str,

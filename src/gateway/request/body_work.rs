@@ -65,8 +65,8 @@ impl WorkShare {
         }
     }
 
-    /// Returns the debt for work that took the processor time `worked`. The debt is a duration, which begins when the work
-    /// begins. When it has passed, the key has paid for the work at the rate of this share.
+    /// Returns the debt for work that took the processor time `worked`. The debt is a period that starts when the work starts. At
+    /// the end of this period, the key has paid for the work at the rate of this share.
     fn debt(self, worked: Duration) -> Duration {
         let nanos = worked.as_nanos().saturating_mul(100) / self.percent as u128;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -147,7 +147,7 @@ static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 static X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 static X_GENAI_API_KEY: HeaderName = HeaderName::from_static("x-genai-api-key");
 
-/// Returns all keys that the request presents, by the place where each was found.
+/// Returns all keys that the request presents, grouped by the place where they were found.
 pub(crate) fn presented_keys<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> PresentedCredentials<'a> {
     let headers = &head.headers;
     let mut x_goog_api_key = texts(headers, &X_GOOG_API_KEY);

@@ -1,8 +1,9 @@
 //! Reads a request's complete body, whatever its size and framing, and scans it.
 //!
 //! Pingora can replay a body that a filter has read, but only from a buffer of 64 KiB, which it drops on overflow. So weir stores
-//! the body itself, and makes Pingora call `request_body_filter` at every attempt. That hook replaces the bytes from Pingora by
-//! the stored body:
+//! the body itself, and the hook `request_body_filter` replaces the bytes from Pingora with the stored body. At a further
+//! attempt, Pingora calls this hook only if its buffer has not overflowed. The body's framing determines how much weir reads, and
+//! what the buffer holds:
 //! - If the body has a declared length, weir enables Pingora's buffer when at most 64 KiB remain to be read, so the buffer always
 //!   holds the remainder. Such a body is complete when it has that length; weir waits for no other end, such as trailers over
 //!   HTTP/2.
@@ -228,10 +229,10 @@ pub(crate) fn can_begin_at_once(text: &[u8]) -> bool {
 }
 
 /// Scans the body. A body of at most [`FREE_BYTES_MAX`] bytes is scanned on this thread, and its key is not charged. For larger
-/// bodies, the processor time of the scan is added to the key's debt. If such a body is small, has few escapes, and the key's debt
-/// is low, its first [`AT_ONCE_TOKENS_MAX`] tokens are scanned on this thread. Everything else is scanned on a thread of low
-/// priority, when it is this body's turn among the key's bodies. The result is boxed, because it is moved often and lives until
-/// the request ends.
+/// bodies, the processor time of the scan is added to the key's debt. The first [`AT_ONCE_TOKENS_MAX`] tokens of such a body are
+/// scanned on this thread, if the body is not too large, has few escapes, and the key's debt is low. Everything else is scanned
+/// on a thread of low priority, when it is this body's turn among the key's bodies. The result is boxed, because it is moved
+/// often and lives until the request ends.
 ///
 /// # Errors
 /// [`Refusal::BodyInvalid`] if the body is not one strict JSON object; [`Refusal::BodyWorkLimited`] if too many large bodies of

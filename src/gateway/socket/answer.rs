@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// The maximum number of bytes of an error answer that are read.
+/// weir reads at most this number of bytes of an error answer.
 const ERROR_BYTES_MAX: usize = 1024 * 1024;
 
 /// The HTTP status of the error for an answer that cannot be turned into frames.
@@ -120,8 +120,8 @@ impl TurnAnswer {
         };
     }
 
-    /// Handles a piece of the answer's body, and appends the frames that it completes to `out`. Returns the HTTP status of the
-    /// answer when the last frame is appended; otherwise `None`.
+    /// Handles a piece of the answer's body. Appends to `out` the frames that this piece completes. Returns the HTTP status of
+    /// the answer when the last frame is appended; otherwise `None`.
     pub(crate) fn push(&mut self, piece: &[u8], out: &mut BytesMut) -> Option<u16> {
         let read = match &mut self.form {
             TurnAnswerForm::Awaited | TurnAnswerForm::Over => return None,
@@ -146,8 +146,8 @@ impl TurnAnswer {
         }
     }
 
-    /// Handles the end of the answer, complete or not. If the last frame is missing, appends it to `out` and returns the HTTP
-    /// status of the answer. Does nothing if the head of the answer has not arrived.
+    /// Handles the end of the answer. The answer may be incomplete. If the last frame is missing, appends it to `out` and returns
+    /// the HTTP status of the answer. Does nothing if the head of the answer has not arrived.
     pub(crate) fn finish(&mut self, out: &mut BytesMut) -> Option<u16> {
         let error = match &self.form {
             // Pingora ends the session before the gateway sends an error that the gateway has withheld.

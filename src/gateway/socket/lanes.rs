@@ -1,6 +1,6 @@
 //! The lanes of a socket. Requests with the same `stream_id` form a lane and run one after the other; lanes run in parallel, up
-//! to a limit. One request of each lane can wait. It can start after the last frame of the previous request's answer, even if the
-//! provider has not ended that exchange.
+//! to a limit. One request of each lane can wait. The waiting request can start after the last frame of the previous request's
+//! answer, even if the provider has not ended the exchange of the previous request.
 
 use std::{
     collections::VecDeque,
@@ -140,7 +140,7 @@ impl SocketLanes {
         self.waiting.remove(first)
     }
 
-    /// Removes and returns a waiting request that will not be started; `None` if none waits.
+    /// Removes and returns the first waiting request, so that it is not started. Returns `None` if no request waits.
     pub(crate) fn take_waiting(&mut self) -> Option<ReadyTurn> {
         self.waiting.pop_front()
     }

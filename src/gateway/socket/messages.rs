@@ -79,7 +79,8 @@ impl IncompleteMessage {
 }
 
 impl MessageReader {
-    /// Creates a reader for a socket that was opened with this key. `address` is the client's; `None` if many clients share it.
+    /// Creates a reader for a socket that was opened with this key. `address` is the client's address; `None` if many clients
+    /// share the address.
     pub(crate) fn new(bodies: BodyResources, key: KeyDigest, address: Option<ClientAddress>) -> Self {
         Self {
             bodies,

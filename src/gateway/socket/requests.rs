@@ -224,8 +224,8 @@ impl Socket {
     }
 }
 
-/// Reads the members of a message. The work is charged to the key, as for the scan of a body. A message that is large, or has many
-/// values or escapes, is read on a thread of low priority, as such a body is.
+/// Reads the members of a message. The work is charged to the key, as for the scan of a body. If a message is large, or has many
+/// values or escapes, it is read on a thread of low priority. The same applies to bodies.
 ///
 /// # Errors
 /// [`Refusal::BodyWorkLimited`] if too many large bodies and messages of the key wait.
@@ -247,7 +247,8 @@ async fn read_frame(host: &TurnHost, text: Bytes) -> Result<ClientFrame, Refusal
     frame.ok_or(Refusal::Internal)
 }
 
-/// Lets a thread of higher priority that is ready run, as between two steps of a body's scan. Returns true: the next step follows.
+/// Lets another thread run if a thread of higher priority is ready. The scan of a body does the same between two steps. Always
+/// returns true, which means that the next step follows.
 fn yield_processor() -> bool {
     std::thread::yield_now();
     true

@@ -23,8 +23,8 @@ use crate::{
 /// The maximum number of frames of a message.
 const FRAGMENTS_MAX: u32 = 4096;
 
-/// The number of waiting writes at which reading stops. Otherwise, a client that sends without reading could cause any number of
-/// waiting writes.
+/// The number of waiting writes at which reading stops. Without this limit, a client that sends without reading could cause any
+/// number of waiting writes.
 const QUEUE_MAX: usize = 64;
 
 /// The frame of a ping without data.
@@ -47,8 +47,8 @@ pub(crate) enum StreamEvent {
 #[derive(Debug)]
 struct WaitingWrites {
     writes: VecDeque<Bytes>,
-    /// How many writes at the front of `writes` a new pong must not overtake: the answer to the handshake, a write that has
-    /// begun, and earlier pongs.
+    /// The number of writes at the front of `writes` that a new pong must not overtake: the answer to the handshake, a write that
+    /// has begun, and earlier pongs.
     fixed: usize,
     /// The pong for the most recent ping, until it is inserted into `writes`. A later pong replaces it.
     pong: Option<Bytes>,
@@ -210,7 +210,7 @@ impl SocketStream {
         }
     }
 
-    /// Writes the waiting bytes. Ready once all of them have been passed to the system.
+    /// Writes the waiting bytes. Returns `Ready` after all of them have been passed to the operating system.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(first) = self.outbound.begin() {
             match ready!(Pin::new(&mut self.connection).poll_write(cx, first))? {
@@ -236,8 +236,9 @@ impl SocketStream {
         poll_fn(|cx| self.poll_write(cx)).await
     }
 
-    /// Closes the connection for writes. Discards the bytes that the client sends until it closes the connection. If bytes were
-    /// left unread, the connection would be reset, and the client might lose the close frame. The caller limits the time.
+    /// Closes the connection for writes. Then discards the bytes from the client until the client closes the connection. If bytes
+    /// were left unread, the connection would be reset, and the client might lose the close frame. The caller must limit the time
+    /// that this method takes.
     pub(crate) async fn close(&mut self) {
         self.connection.shutdown().await;
         while poll_fn(|cx| self.poll_discard(cx)).await {}

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::config::gateway::SocketsConfig;
 
-/// A socket may end before its maximum age, by at most that age divided by this number.
+/// A socket may end before it reaches its maximum age. The difference is at most the maximum age divided by this number.
 const AGE_SPREAD_DIVISOR: u32 = 12;
 
-/// The first ping of a socket is due at a multiple of this time since the Unix epoch, so that the pings of many sockets need only
-/// one wake-up of their worker.
+/// The time from the Unix epoch to the first ping of a socket is a multiple of this interval, so that a worker needs only one
+/// wake-up for the pings of many sockets.
 const PING_STEP_MS: i64 = 100;
 
 /// An event that is due.

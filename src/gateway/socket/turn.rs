@@ -45,7 +45,7 @@ use crate::{
 /// The maximum number of pieces of an answer that wait for the socket.
 const PIECES_MAX: usize = 8;
 
-/// The time in which a provider can still end its answer after the client has got the last frame and disconnected.
+/// If the client has received the last frame and has then disconnected, the provider has this time to end its answer.
 const AFTER_LAST_FRAME: Duration = Duration::from_secs(1);
 
 /// The HTTP status of a request whose key is not valid.
@@ -143,7 +143,7 @@ struct TurnSession {
     pieces: mpsc::Sender<TurnPiece>,
     peer: Option<Arc<SocketDigest>>,
     written: Option<Box<ResponseHeader>>,
-    /// The number of bytes of the answer's body before it was turned into frames.
+    /// The number of bytes of the answer's body so far. The bytes of the frames are not counted.
     bytes_sent: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Begins an attempt: waits until the pause before the attempt is over, chooses the backend, edits the body for the provider, and
+//! Begins an attempt: waits for the pause that precedes the attempt, chooses the backend, edits the body for the provider, and
 //! connects. If the provider's host has IPv4 and IPv6 addresses, both families are tried as RFC 8305 describes.
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ use crate::{
 /// enough for 20 Mbit/s at a round trip of 100 ms, more than any model produces.
 const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// Waits until the pause before this attempt is over, or until the drain ends.
+/// Waits for the pause that precedes this attempt. Returns earlier if the drain ends during the pause.
 pub(crate) async fn pause(forward: &mut Forward, drain: &Drain) {
     let pause = forward.attempts.take_pause();
     if !pause.is_zero() {

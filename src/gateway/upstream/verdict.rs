@@ -180,9 +180,9 @@ fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
     forward.attempts.on_answer(&answer, dice(), clock::instant())
 }
 
-/// Whether a request without an answer is sent again, for one of four reasons: the provider has not read it on a WebSocket, the
-/// provider closed the pooled connection before it read the request, the provider demands HTTP/1.1, or the operator's
-/// configuration allows it.
+/// Whether a request without an answer is sent again. One of four reasons suffices: the request was sent over a WebSocket and the
+/// provider has not read it, the provider closed the pooled connection before it read the request, the provider demands HTTP/1.1,
+/// or the operator's configuration allows another attempt.
 fn is_repeated(forward: &mut Forward, error: &Error, (reused, is_unread): (bool, bool)) -> bool {
     let is_unanswered = !forward.attempt.has_head() && *error.esource() == ErrorSource::Upstream;
     is_unanswered

@@ -140,8 +140,8 @@ impl Billing {
 
     /// Admits a request: places its hold and opens its bill. Never waits: if the key has no lease and the ledger cannot answer at
     /// once, the admission is pending. If other requests already wait because of a limit of the key or its account, the request
-    /// joins their queue, even if its key has a lease. `answered` is called with the duration of the first answer, from a lease
-    /// or the ledger.
+    /// joins their queue, even if its key has a lease. If a lease or the ledger answers at once, `answered` is called with the
+    /// time that this answer took.
     pub(crate) fn admit<'a>(
         &'a self,
         request: &'a AdmissionRequest<'a>,
@@ -241,7 +241,7 @@ impl Billing {
 }
 
 impl<'a> PendingAdmission<'a> {
-    /// Calls the stores, and decides. `answered` is called with the duration of the ledger's first answer.
+    /// Calls the stores, and decides. `answered` is called with the time that the ledger's first answer took.
     pub(crate) async fn decide(self, answered: &mut impl FnMut(Duration)) -> Result<Admission<'a>, Refusal> {
         let Self {
             billing,

@@ -108,7 +108,7 @@ impl NextSample {
 pub(crate) struct Bill {
     pub(super) engine: Arc<BillingEngine>,
     pub(super) running: Arc<BilledRequest>,
-    /// The admission as recorded in the journal; `None` once it is settled.
+    /// The admission as recorded in the journal; `None` after the request has been settled.
     pub(super) admitted: Option<Box<AdmittedRequest>>,
     pub(super) route: Arc<PricedRoute>,
     pub(super) reservation: Reservation,
@@ -139,8 +139,8 @@ impl Bill {
     }
 
     /// Records the consumption of the running answer, and requests a top-up early enough. `text` is the estimated number of
-    /// tokens of the answer's text so far. `reports` is the number of the answer's non-text events so far. Returns when to call
-    /// this again.
+    /// tokens of the answer's text so far. `reports` is the number of the answer's non-text events so far. Returns the conditions
+    /// under which this method must be called again.
     pub(crate) fn sample(
         &self,
         now: Instant,
@@ -312,10 +312,11 @@ impl Bill {
     }
 }
 
-/// Returns the number of further estimated text tokens after which the answer's cost must be computed again, so that the cost
-/// does not exceed `at` unnoticed: at least 1, and [`u64::MAX`] if text is free. One estimated token is assumed to be
-/// [`TEXT_FACTOR_MAX`] of the model's tokens, the worst case. Usually, it is fewer. In this case, the cost is still below `at` at
-/// the next computation, and the next number is smaller.
+/// Returns a number of estimated text tokens. After this number of further tokens, the answer's cost must be computed again, so
+/// that the cost does not exceed `at` unnoticed. The number is at least 1. It is [`u64::MAX`] if text is free. In the worst case,
+/// one estimated token corresponds to [`TEXT_FACTOR_MAX`] of the model's own tokens, and this function assumes the worst case.
+/// Usually, an estimated token corresponds to fewer tokens. The cost is then below `at` at the next computation, and that
+/// computation results in a smaller number.
 fn tokens_until(at: NanoUsd, cost: NanoUsd, price: &Price, consumed: &Consumption) -> u64 {
     // If several models ran, all text is priced like that of the requested model.
     let cost_of = |usage| price.cost(usage, &consumed.modifiers);

@@ -409,7 +409,8 @@ impl RunningRequests {
         })
     }
 
-    /// Returns the locked shard of a request. Request ids end in random characters, which spread them evenly.
+    /// Returns the locked shard of a request. Request ids end in random characters, so the requests are spread evenly over the
+    /// shards.
     fn shard(&self, request: &str) -> Option<MutexGuard<'_, QuickMap<SmolStr, Arc<BilledRequest>>>> {
         let byte = request.bytes().last().map_or(0, usize::from);
         self.shards.get(byte % SHARDS).map(Mutex::lock)

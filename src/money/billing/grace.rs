@@ -54,8 +54,8 @@ impl Grace {
         seat
     }
 
-    /// Records the state of a lease's account and key, as reported by the store. If `goes_on` is true, the lease still admits
-    /// requests.
+    /// Records the state of a lease's account and key, as reported by the store. If `goes_on` is true, the lease can admit
+    /// further requests.
     pub(super) fn record_grant(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
         let becomes_low = self
             .lock_shard(&key.account)
@@ -83,8 +83,8 @@ impl Grace {
             .on_account_denied(account, clock::unix_millis());
     }
 
-    /// Admits a request without the store if its key and account have grace left. Commits the request's estimate, or the amount
-    /// of grace that is left if that is smaller. The error is the same as that of [`LastSeen::admit_by_grace`].
+    /// Admits a request without the store if its key and account have grace left. Commits the request's estimate or the remaining
+    /// grace, whichever is smaller. The error is the same as that of [`LastSeen::admit_by_grace`].
     pub(super) fn admit(&self, ask: &AdmitCall) -> Result<CountedRequest, Option<Denial>> {
         let now_ms = clock::unix_millis();
         self.lock_shard(&ask.key.account)
@@ -120,7 +120,7 @@ impl Grace {
         self.shards.iter().any(|shard| shard.lock().can_admit_any(&self.limits))
     }
 
-    /// The money committed by grace that the store has not charged yet.
+    /// The money that this node has committed by grace and that the store has not charged yet.
     pub(super) fn committed(&self) -> NanoUsd {
         let of_shards = self.shards.iter().map(|shard| shard.lock().grace_committed());
         of_shards.fold(NanoUsd::ZERO, NanoUsd::saturating_add)

@@ -97,9 +97,9 @@ impl HoldGrowth {
         self.is_asking
     }
 
-    /// Returns the top-up to request when the answer has cost `cost` so far. `None` if the hold suffices, a top-up has been
-    /// requested and not answered, or it is too early to request again. The caller calls the store and reports the result with
-    /// [`HoldGrowth::on_answer`].
+    /// Returns the amount of the top-up that the caller must request. `cost` is the cost of the answer so far. Returns `None` if
+    /// the hold suffices, if a top-up has been requested and not answered, or if it is too early for another request. The caller
+    /// calls the store and reports the result with [`HoldGrowth::on_answer`].
     pub(super) fn next_top_up(&mut self, cost: NanoUsd, now: Instant) -> Option<NanoUsd> {
         let pause = match self.answer {
             Some(TopUpAnswer::Refused) => ASK_AGAIN,

@@ -52,8 +52,8 @@ struct SeenAccount {
 #[derive(Debug, Default)]
 struct SeenKey {
     tally: LocalCounts,
-    /// The spent part of the quota, the rule by which the quota is reset, and the end of the current period in Unix seconds
-    /// (`None` for a quota that is never reset). `None` if the spent part is unknown.
+    /// `None` if the spent part of the quota is unknown. Otherwise, contains the spent part, the rule by which the quota is
+    /// reset, and the end of the current period in Unix seconds. The end of the period is `None` if the quota is never reset.
     spent: Option<(NanoUsd, QuotaReset, Option<i64>)>,
     /// The key's revision at which the store reported the key as revoked or expired; `None` if the store has not reported this.
     denied: Option<u64>,
@@ -117,9 +117,9 @@ impl LastSeen {
         }
     }
 
-    /// Admits a request on the basis of this node's own data. Commits the request's estimate, or the remaining amount if that is
-    /// smaller. The error is the denial by the rate or concurrency limit that the request exceeds; `None` if the account or key
-    /// is unknown here, was denied, or has used up its grace.
+    /// Admits a request on the basis of this node's own data. Commits the request's estimate or the remaining amount, whichever
+    /// is smaller. The error is the denial by the rate or concurrency limit that the request exceeds; `None` if the account or
+    /// key is unknown here, was denied, or has used up its grace.
     pub(super) fn admit_by_grace(
         &mut self,
         key: &KeyRecord,
@@ -160,7 +160,7 @@ impl LastSeen {
         Ok(seat)
     }
 
-    /// Records that a request has ended, whether it was admitted by the store, from a lease or by grace.
+    /// Records that a request has ended. The request may have been admitted by the store, from a lease, or by grace.
     pub(super) fn on_end(&mut self, account: &str, key: &KeyId, seat: CountedRequest, end: &SettledCharge) {
         if let Some(account) = self.accounts.get_mut(account) {
             account.tally.end(seat, end, &account.rates);

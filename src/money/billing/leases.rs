@@ -1,7 +1,7 @@
 //! The leases of this node. This module decides which keys have a lease, allocates parts of the leases to requests, and
 //! determines which lease calls the node sends to the store.
 //!
-//! A key gets a lease when it sends requests often enough, and loses the lease when it no longer does. A request takes its
+//! A key gets a lease when its requests are frequent enough, and loses the lease when they no longer are. A request takes its
 //! allocation under one lock. The calls to the store run in the background, so no request waits for one.
 
 use std::{collections::HashMap, time::Duration, time::Instant};

@@ -189,8 +189,8 @@ impl QueuePosition {
         }
     }
 
-    /// Leaves the queue, because the request was admitted or refused. The next request calls the store at once, since it may get
-    /// the same answer.
+    /// Leaves the queue, because the request was admitted or refused. The next request calls the store at once, because it may
+    /// get the same answer.
     pub(super) fn leave_answered(self) {
         if let Some(queue) = self.queues.waiting.lock().queue(&self.account, &self.queue) {
             queue.pause = None;

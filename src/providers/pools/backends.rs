@@ -39,8 +39,8 @@ const EXAMINED_MAX: usize = 256;
 pub(crate) struct ProviderBackend {
     /// The address that identifies the backend. Successes and failures are recorded for it.
     pub address: SocketAddr,
-    /// The address to which weir connects first. This is `address`, or the address of the host's other family if that has
-    /// recently answered sooner.
+    /// The address to which weir connects first. This is `address`. If the host has recently answered sooner over its other
+    /// address family, this is the host's address in that family.
     pub first: SocketAddr,
     /// The scheme, host and port that name the backend for TLS and in the `Host` header.
     pub origin: Arc<Origin>,
@@ -153,10 +153,10 @@ impl ProviderBackends {
     }
 
     /// Chooses a backend for a request. Prefers an address that is healthy, not ejected and not in `tried`; the request may be a
-    /// probe of this address. If there is none, chooses an ejected or unhealthy address that is not in `tried`. If all addresses
-    /// are in `tried`, chooses any of them. The permit reports whether the address works. An address has failed if no connection
-    /// was established, if no answer came in time, or if the answer says that no server behind the front end works. Returns
-    /// `None` if no host name of the provider is resolved.
+    /// probe of this address. If there is no such address, chooses an ejected or unhealthy address that is not in `tried`. If all
+    /// addresses are in `tried`, chooses any of them. The caller uses the permit to report whether the address works. An address
+    /// has failed if no connection was established, if no answer came in time, or if the answer says that no server behind the
+    /// front end works. Returns `None` if no host name of the provider is resolved.
     pub(crate) fn pick(
         &self,
         tried: &[SocketAddr],
@@ -193,7 +193,8 @@ impl ProviderBackends {
         self.breaker(address).enter(probing, now)
     }
 
-    /// Chooses one of several addresses. Returns the address, and its permit unless it is ejected, unhealthy or in `tried`.
+    /// Chooses one of several addresses. Returns the chosen address. Also returns the permit for it, unless the address is
+    /// ejected, unhealthy or in `tried`.
     fn choose(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Backend, Option<CircuitPermit>)> {
         // One pass in the balancer's order, which advances by one with each pass. The pass records the second-best choices.
         let (permit, untried, any) = (RefCell::new(None), RefCell::new(None), RefCell::new(None));

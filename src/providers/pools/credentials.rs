@@ -30,7 +30,7 @@ pub(crate) struct CredentialState {
 pub(crate) struct ChosenCredential {
     /// The chosen credential with its circuit.
     pub state: Arc<CredentialState>,
-    /// Reports whether the provider accepted the credential.
+    /// The permit with which the caller reports whether the provider accepted the credential.
     pub permit: CircuitPermit,
 }
 

@@ -24,8 +24,8 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const ROWS: u64 = 600;
 
-/// Returns the rows of a lane over two days, in batches of an hour. Some rows ended in the same millisecond as other rows of this
-/// or another lane.
+/// Returns the rows of a lane over two days, in batches of an hour. Some requests ended in the same millisecond as other requests
+/// of this or another lane.
 fn batches(lane: u32) -> Vec<Batch> {
     let rows = (1..=ROWS).map(|number| NumberedRow {
         number,
@@ -98,7 +98,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
-/// Reads the rows of an account that ended on a day, in pages of `limit` rows.
+/// Reads an account's rows whose requests ended on a day, in pages of `limit` rows.
 pub(crate) async fn of_day(home: &dyn LogBackend, account: &str, day: i64, limit: usize) -> Vec<Row> {
     let (mut found, mut ask) = (Vec::new(), LogPageQuery::for_day(account, day, limit));
     loop {

@@ -22,9 +22,9 @@ use crate::{
     },
 };
 
-/// The maximum number of files that are merged at once, because each takes some memory. If a day that is over has more files, the
-/// merged files are merged again. During the day, files are merged only when this many files of similar size exist. With a new
-/// file every 30 seconds, about 50 files exist at the end of the day.
+/// The maximum number of files that are merged at once. It is limited, because each file takes some memory during the merge. If a
+/// day that is over has more files, the merged files are merged again. During the day, files are merged only when this many files
+/// of similar size exist. With a new file every 30 seconds, about 50 files exist at the end of the day.
 const MERGED_MAX: usize = 24;
 /// During the day, a file is similar in size to a larger one if the larger one is at most this many times as large.
 const ALIKE: u64 = 8;

@@ -67,7 +67,8 @@ fn candidate_files(home: &dyn FileStorage, filter: &LogFilter) -> io::Result<Vec
     Ok(places)
 }
 
-/// Returns whether an error says that a file no longer exists. The file was merged into another one or was too old.
+/// Returns whether an error says that a file no longer exists. Such a file was removed, because it was merged into another one or
+/// was too old.
 pub(super) fn is_missing(error: &ParquetError) -> bool {
     let ParquetError::External(error) = error else {
         return false;
@@ -79,8 +80,8 @@ pub(super) fn is_missing(error: &ParquetError) -> bool {
 /// The maximum number of day readers that stay open for their next page.
 const KEPT_MAX: usize = 4;
 
-/// Reads pages of a day's rows. A reader that has not reached the end of its day stays open for the next page. The most recently
-/// used readers are last.
+/// Reads pages of a day's rows with day readers. A day reader that has not reached the end of its day stays open for the next
+/// page. In the list of open day readers, the most recently used ones are last.
 #[derive(Default)]
 pub(super) struct PageReader {
     kept: Mutex<Vec<DayReader>>,
@@ -169,7 +170,8 @@ impl PageReader {
     }
 }
 
-/// Reads the most recent rows of a key that ended on one of `days`, at most `limit`. The most recent row comes first.
+/// Reads the most recent rows of a key, at most `limit`. Reads only rows whose requests ended on one of `days`. The most recent
+/// row comes first.
 pub(super) fn latest(
     home: &dyn FileStorage,
     (account, key): (&str, &KeyId),

@@ -36,8 +36,8 @@ pub(super) struct RowStream {
 }
 
 impl RowStream {
-    /// Merges the rows of `tables` that match `wanted`; `None` for all rows. A file is first read when one of its rows may come
-    /// next.
+    /// Merges those rows of `tables` that match `wanted`. If `wanted` is `None`, merges all rows. A file is first read when one
+    /// of its rows may come next.
     pub(super) fn open(tables: Vec<TableReader>, wanted: Option<&RowFilter>) -> Result<Self> {
         let read_rows = ROWS_IN_MEMORY.checked_div(tables.len()).unwrap_or(READ_ROWS_MAX);
         let read_rows = read_rows.clamp(READ_ROWS_MIN, READ_ROWS_MAX);

@@ -46,12 +46,12 @@ pub(super) struct TableWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> TableWriter<W> {
-    /// Begins a log file. Its rows are of one lane and sorted.
+    /// Begins a log file. All its rows belong to one lane, and they are sorted.
     pub(super) fn new(out: W, place: &FileName) -> Result<Self> {
         Self::with_columns(out, place, &COLUMNS)
     }
 
-    /// Begins a log file that has only the first columns of [`COLUMNS`], like one of an earlier version.
+    /// Begins a log file that has only the first columns of [`COLUMNS`], like a file of an earlier version of weir.
     pub(super) fn with_columns(out: W, place: &FileName, columns: &'static [ParquetColumn]) -> Result<Self> {
         let schema = schema::schema(columns)?;
         let mut out = SerializedFileWriter::new(out, schema, Arc::new(schema::properties(true)?))?;
@@ -414,16 +414,16 @@ impl Read for SourceReader {
     }
 }
 
-/// The maximum number of ends of files in memory. Each end has at most 64 KiB.
+/// The maximum number of files whose ends are in memory. Each end has at most 64 KiB.
 const FOOTERS_MAX: usize = 128;
 
-/// The ends of log files in a bucket, in memory. A file's end describes where the rows are in the file. If there are too many
-/// ends, those of the oldest days are removed. An end never becomes invalid, because a file's name determines its bytes.
+/// A cache in memory for the ends of log files in a bucket. A file's end describes where the rows are in the file. If there are
+/// too many ends, those of the oldest days are removed. An end never becomes invalid, because a file's name determines its bytes.
 #[derive(Debug, Default)]
 pub(super) struct FooterCache(Mutex<BTreeMap<FileName, BucketObject>>);
 
 impl FooterCache {
-    /// Returns the object of a log file. Calls `open`, which fetches the object's end, if the end is not in memory.
+    /// Returns the object of a log file. If the object's end is not in memory, calls `open`, which fetches the end.
     pub(super) fn object(
         &self,
         place: &FileName,

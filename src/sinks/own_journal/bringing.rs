@@ -27,7 +27,7 @@ pub(super) enum FillTarget<'l> {
 /// The maximum number of consecutive batches that may fail because the lane's feeder appended rows first.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Numbers of rows, by account and day.
+/// The count of rows for each account and day.
 pub(super) type RowsByDay = BTreeMap<(SmolStr, i64), u64>;
 
 impl FillTarget<'_> {

@@ -44,7 +44,8 @@ pub(crate) struct PostgresLog {
     reading: PostgresReader,
 }
 
-/// A connection for writing to a database that has all migrations, with the partitions that are known to exist there.
+/// A connection for writing to a database, and the partitions that are known to exist in this database. All migrations were
+/// applied to the database.
 struct WriteSession {
     connection: PostgresConnection,
     partitions: KnownPartitions,
@@ -258,8 +259,8 @@ fn unavailable(error: PostgresError) -> SinkError {
 
 /// The number of partitions that are created ahead, for the days after the most recent row's day.
 const AHEAD_DAYS: i64 = 3;
-/// The maximum number of days in [`KnownPartitions`]. When it is reached, all days are removed, and their partitions are
-/// requested again.
+/// The maximum number of days in [`KnownPartitions`]. When it is reached, all days are removed. The next rows of a removed day
+/// cause another request to create the day's partition.
 const KNOWN_MAX: usize = 1024;
 
 /// The days whose partitions are known to exist.

@@ -18,7 +18,7 @@ use crate::{
     sinks::{LogBackend, LogPageQuery, PAGE_ROWS_MAX, RowPage},
 };
 
-/// A position in the log: rows up to it have been read. It remains valid while rows are added and removed.
+/// A position in the log: rows up to it have been read. It remains valid when rows are added or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogCursor {
     /// The day, in days since the Unix epoch (UTC).
@@ -76,8 +76,8 @@ impl LogRows {
         self
     }
 
-    /// Returns the number of scanned rows that the next call need not scan again. These rows belong to the account of the cursor.
-    /// Returns 0 if this account has no more rows.
+    /// Returns the number of scanned rows that the next call need not scan again. Counts only rows of the account at which the
+    /// next call begins. Returns 0 if this account has no more rows.
     pub(crate) fn looked_at(&self) -> usize {
         self.looked_at
     }

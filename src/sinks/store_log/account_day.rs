@@ -1,6 +1,6 @@
-//! Reads the store's rows of an account and day in the order of their end. The store has them in the order of their settlement,
-//! which is nearly the same. The rows' indexes in the store are sorted in memory, and the rows are fetched again when they are
-//! returned.
+//! Reads the store's rows of an account and day in the order in which their requests ended. The store has the rows in the order
+//! of their settlement, which is nearly the same order. The rows' indexes in the store are sorted in memory, and the rows are
+//! fetched again when they are returned.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,7 +27,8 @@ use crate::{
 /// The maximum number of rows whose indexes are in memory; each takes about 100 bytes. If a day has more rows, the first ones are
 /// returned first, and then the day is scanned again for the next ones.
 pub(super) const PLACES_MAX: usize = 200_000;
-/// The maximum number of pieces of up to [`LOG_ROWS_MAX`] rows in memory. A day with fewer pieces is fetched only once.
+/// The maximum number of pieces in memory. Each piece has up to [`LOG_ROWS_MAX`] rows. A day with fewer pieces is fetched only
+/// once.
 const PIECES_MAX: usize = 8;
 /// The maximum number of scans of a day for one call. A day is scanned again if rows have left the store meanwhile.
 const ATTEMPTS_MAX: usize = 8;
@@ -41,17 +42,17 @@ enum ScanEnd {
     Moved,
 }
 
-/// The rows of an account and day that match a filter, in the order of their end.
+/// The rows of an account and day that match a filter, in the order in which their requests ended.
 pub(super) struct AccountDay {
     filter: LogFilter,
     account: String,
     day: i64,
     places_max: usize,
-    /// The end and the request id of a row. `places` has all rows after this one, unless there are too many.
+    /// The end time and the request id of a row. `places` has all rows after this one, unless there are too many.
     from: (i64, SmolStr),
-    /// The end and the request id of the row that was returned most recently.
+    /// The end time and the request id of the row that was returned most recently.
     at: (i64, SmolStr),
-    /// The index of each row in the store's list, by the row's end and request id.
+    /// The index of each row in the store's list, by the row's end time and request id.
     places: BTreeMap<(i64, SmolStr), usize>,
     /// Whether there are further rows after those in `places`.
     more: bool,

@@ -1,5 +1,5 @@
-//! The rendered documents of the public service, each in all content codings. A document is compressed when a coding is first
-//! used.
+//! The rendered documents of the public service, each in all content codings. A document is compressed with a coding when the
+//! document is first sent in this coding.
 
 use std::{
     fmt::Write as _,

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Changes to a key that have no precondition, like those of an operator.
+/// Changes to a key without a precondition, like those that an operator makes.
 #[async_trait]
 pub(crate) trait Changing: KeyStore {
     async fn make(&self, id: &KeyId, change: KeyChange) -> Result<KeyView, StoreError> {

@@ -29,8 +29,8 @@ pub(super) const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("
 pub(super) const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("used");
 /// The ids of deleted keys. An id is never used again, so these few bytes are kept forever.
 pub(super) const GONE: TableDefinition<'_, &str, ()> = TableDefinition::new("gone");
-/// Maps the key of state at a provider to the provider and credential that serve this state. Each entry also contains the time at
-/// which the entry expires, in seconds since the Unix epoch.
+/// A provider can store a state for an account. This table maps the state's key to the provider and credential that serve the
+/// state. Each entry also contains the time at which the entry expires, in seconds since the Unix epoch.
 const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
 /// Maps the name of a sign-in document to its expiry, in seconds since the Unix epoch, and its text.
 pub(super) const DOCUMENTS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("documents");

@@ -1,10 +1,11 @@
 //! The ledger of a single node, with all accounts in memory. Changes are written to one file later, in batches.
 //!
 //! Admission does not wait for the disk. Each batch of changes ([`CommitSignals`]) is one transaction, so that counters,
-//! watermarks and daily sums in the file always agree. A crash loses the last batch, and the journal sends its steps again from
-//! the watermark on. Holds and rate limits are never written, because no request is running when a process starts. The memory
-//! contains all accounts and the sums of the days that receive rows (`OpenDays`). Other sums and the hourly stability counters
-//! are only in the file. Rows are not stored here: they are sent from the journal to the log backend.
+//! watermarks and daily sums in the file always agree. A crash loses the changes that are not yet in the file. Their steps come
+//! after the watermark, and are sent again from the journal. Holds and rate limits are never written, because no request is
+//! running when a process starts. The memory contains all accounts and the sums of the days that receive rows (`OpenDays`). Other
+//! sums and the hourly stability counters are only in the file. Rows are not stored here: they are sent from the journal to the
+//! log backend.
 
 pub(crate) mod accounts;
 mod file;
@@ -129,8 +130,8 @@ impl EmbeddedLedger {
     /// disk.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] if the file cannot be written. The changes are written with the next batch, and are in the
-    /// journal.
+    /// [`StoreError::Unavailable`] if the file cannot be written. The changes remain in the journal, and are written to the
+    /// file with the next batch.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         match &*self.ownership.owner().await {
             FilesOwner::Here(books) => flush(books, (self.now_ms)()).await,

@@ -83,7 +83,8 @@ pub struct RedisLedger {
     entered: KnownAccounts,
     /// Whether it was logged that Redis does not have the accounts of this installation.
     alarmed: AtomicBool,
-    /// Whether settlements append their rows to the log in Redis, and the rows of a backup are restored.
+    /// Whether the log is kept in Redis. If it is, settlements append their rows to it, and a restore adds the rows of the backup
+    /// to it.
     keeps_rows: bool,
     #[cfg(test)]
     clock: Option<TestTime>,
@@ -413,8 +414,8 @@ impl LedgerStore for RedisLedger {
     }
 }
 
-/// Maximum number of accounts in [`KnownAccounts`]. If there are more, all are dropped, and each is entered into the index
-/// again.
+/// Maximum number of accounts in [`KnownAccounts`]. If there are more, all are dropped. Each account is then entered into the
+/// index again when it is next changed.
 const ENTERED_MAX: usize = 100_000;
 
 /// The accounts that this process has entered into the index in one epoch of the store, so that not every change needs two round

@@ -1,6 +1,7 @@
 //! Checks the rights of the ACL user at a server without using them. After MULTI, a server reports for each command whether the
-//! user may run it. It runs none of them, because the connection is closed before EXEC. The server checks rights before it checks
-//! its memory, its role and the owner of a key's hash slot. So the check of rights works with any server in any state.
+//! user may run it. The server runs none of the commands, because the connection is closed before EXEC. The server checks rights
+//! before it checks its memory, its role and the owner of a key's hash slot. So the check of rights works with any server in any
+//! state.
 //!
 //! If a script may not run one of its commands, the script stops there, and Redis does not undo its earlier commands. So a server
 //! at which one of the rights for scripts is missing is not used at all.
@@ -45,7 +46,7 @@ const SCRIPTED: [(&str, usize); 31] = [
     ("zrank", 2),
     ("zrem", 2),
 ];
-/// The command with which the other rights are checked.
+/// The command that begins each check of rights. The server does not run the commands that follow it.
 const CHECK_COMMAND: &str = "multi";
 /// The suffix of the names of keys that are used in a check. No stored key has this suffix.
 const PROBE: &str = "rights";
@@ -78,7 +79,7 @@ pub(super) struct RequiredRights {
 pub(super) struct MissingUserRights {
     /// The reason why the server is not used, with the rights to grant; `None` if it can be used.
     pub(super) refusal: Option<String>,
-    /// The restrictions of a server that is used nevertheless, with the rights to grant; `None` if there are none.
+    /// What does not work because useful rights are missing, with the rights to grant; `None` if no useful right is missing.
     pub(super) complaint: Option<String>,
 }
 

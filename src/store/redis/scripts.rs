@@ -226,7 +226,7 @@ impl ScriptReply {
         }
     }
 
-    /// Whether another call has changed the record meanwhile.
+    /// Whether the script has refused the call, because another call has changed the data on which the call depends.
     pub(super) fn is_conflict(&self) -> bool {
         self.conflict
     }
@@ -256,7 +256,7 @@ impl ScriptReply {
         Ok(views)
     }
 
-    /// Reads the feed's changes after the version `asked`. If a change is missing, the digests are `None`, because no cached
+    /// Reads the feed's changes after the version `asked`. If a change is missing, the digests are `None`, because then no cached
     /// entry can be trusted.
     pub(super) fn changes(mut self, asked: u64) -> Result<Changes, StoreError> {
         let version = self.number()?;

@@ -1,5 +1,5 @@
-//! A real Redis server for tests, with its own port; and a master with its replicas and the sentinels that watch them. They end
-//! with the test.
+//! Real Redis servers for tests: a single server with its own port, or a master with its replicas and the sentinels that watch
+//! them. The servers end with the test.
 
 pub(crate) mod cluster;
 

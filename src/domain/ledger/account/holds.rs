@@ -254,7 +254,7 @@ impl Holds {
             .fold(LentRates::default(), LentRates::saturating_add)
     }
 
-    /// Returns the sum of the amounts of a key's holds that were admitted in a period.
+    /// Returns the sum of the amounts of a key's holds that began in a period.
     pub(super) fn held_in(&self, key: &KeyId, period: Period) -> NanoUsd {
         total(self.nodes.values().map(|node| node.held_in(key, period)))
     }

@@ -226,7 +226,7 @@ impl NoticeId {
     }
 }
 
-/// Returns the percentages of a quota that spending reaches when it rises from `before` to `after`.
+/// Returns the percentages of a quota that are reached when the spending rises from `before` to `after`.
 pub(crate) fn reached_percents(quota: NanoUsd, before: NanoUsd, after: NanoUsd) -> impl Iterator<Item = u8> {
     let is_reached = move |percent: &u8| {
         let part = part_of(quota, *percent);

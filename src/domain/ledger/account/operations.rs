@@ -1,4 +1,5 @@
-//! The operations on a balance that an account remembers, and the sums of an account's payments by day and month.
+//! The operations on an account's balance, as far as the account remembers them, and the sums of an account's payments by day and
+//! month.
 //!
 //! An account remembers the last [`OPERATIONS_MAX`] operations, in the order in which they were applied. If a remembered
 //! operation is repeated, by any node and with any amount, it has no effect. An operation that is no longer remembered is treated

@@ -45,7 +45,7 @@ struct RateState {
     lent: LentRates,
 }
 
-/// The state of the rates and slots of a lease that results from a call of a node.
+/// The rates and slots of a lease after a node's call about the lease, and the resulting rate buckets of the key and the account.
 pub(super) struct LeasedRates {
     /// The state of the lease after the call.
     pub(super) lease: LeaseHold,
@@ -95,7 +95,8 @@ impl Account {
         near.iter().any(|(_, comes_near)| *comes_near)
     }
 
-    /// Computes the rates and slots of a lease after a call. [`Account::store_rates`] stores the resulting buckets.
+    /// Computes the rates and slots that a lease has after a node's call about it. [`Account::store_rates`] stores the resulting
+    /// buckets.
     pub(super) fn plan_rates(&self, ask: &LeaseCall, before: LeaseHold, may_grow: bool, now_ms: i64) -> LeasedRates {
         let terms = self.keys.get(&ask.key).map(AccountKey::terms).unwrap_or_default();
         let [mut key, mut account] = self.rate_states(&ask.key, &terms.rates, now_ms);
@@ -149,7 +150,7 @@ impl Account {
         }
     }
 
-    /// Returns the requests, tokens and slots of the lease that its holder is allowed to use.
+    /// Returns the numbers of requests, tokens and slots that the lease allows its holder to use.
     pub(super) fn lease_allowance(&self, key: &KeyId, lease: &LeaseHold) -> LeaseAllowance {
         let key = self.keys.get(key).map(AccountKey::terms).unwrap_or_default().rates;
         let account = self
@@ -240,8 +241,8 @@ impl Default for LeasePartChange {
     }
 }
 
-/// Returns the change of a lease's part of a limit. The part is `has`, the wanted part is `wants`, and the lease can get at most
-/// `part` more. `None` if there is no limit.
+/// Returns the change of a lease's part of a limit. The lease has `has` units of the limit and wants `wants` units. It can get at
+/// most `part` units in addition. `None` if there is no limit.
 fn part_change(has: u64, wants: u64, part: Option<u64>) -> Option<LeasePartChange> {
     let (back, missing) = (has.saturating_sub(wants), wants.saturating_sub(has));
     let more = missing.min(part?);

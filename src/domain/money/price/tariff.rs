@@ -1,4 +1,4 @@
-//! The prices of one model at one provider: an entry of a price list that has a version.
+//! The prices of one model at one provider: an entry of a price list, together with the version of that list.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -232,8 +232,8 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         Ok(())
     }
 
-    /// Whether an edit's conditions on the body hold for a member of the object of `members`. The conditions are evaluated once
-    /// for all members of the same name.
+    /// Whether an edit's conditions on the body hold for a member of the object through which `members` walks. The conditions are
+    /// evaluated once for all members of the same name.
     fn applies(&mut self, edit: &'r BodyEdit, index: usize, members: &mut Members<'t, 'r>) -> bool {
         if edit.when.is_empty() {
             return true;

@@ -130,7 +130,8 @@ struct PickNode {
 /// The paths that end at a node, one bit for each path, grouped by the handling of the value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PickLeaves {
-    /// The paths that need the JSON text of a scalar: all except the paths that only count scalars or their text.
+    /// The paths that need the JSON text of a scalar. These are all paths except those that only count scalars, or only count the
+    /// bytes of strings.
     pub(super) scalar: PathBits,
     /// The maximum length of a scalar that is buffered, in bytes.
     pub(super) scalar_limit: usize,
@@ -506,7 +507,7 @@ impl ObjectMarks {
         self.bits |= word.map_or(other, |(_, bits)| *bits);
     }
 
-    /// Sets the object's number from the JSON text of a member.
+    /// Sets [`Self::number`] from `json`, the JSON text of the member's value.
     pub(super) fn set_number(&mut self, json: &[u8]) {
         self.number = std::str::from_utf8(json).ok().and_then(|number| number.parse().ok());
     }

@@ -159,8 +159,9 @@ impl BodyPosition {
         }
     }
 
-    /// Returns the position for which the table contains the members that do not name a model. For the position of a model's name
-    /// in content, this is the position of the surrounding content. For any other position, it is the position itself.
+    /// Returns the position at which the table lists the members of a value at this position. If a value in content is expected
+    /// to be a model's name but is an object, its members are searched like those of the surrounding content. Any other position
+    /// is returned unchanged.
     const fn without_model(self) -> Self {
         match self {
             Self::BlockModel => Self::Blocks,

@@ -182,7 +182,7 @@ enum PayloadKind {
     Film,
 }
 
-/// The first characters of known file types in base64, with the kind of each.
+/// The characters with which files of known types begin in base64, each with the kind of the payload.
 const MAGIC: [(&[u8], PayloadKind); 13] = [
     (b"iVBORw0", PayloadKind::Image),
     (b"/9j/", PayloadKind::Image),

@@ -18,7 +18,7 @@ use crate::domain::wire::{
 /// The prefix of the identifiers of the operator's own skills. All other skills are public.
 const OWN_SKILL: &str = "skill_";
 
-/// A reference to state at a provider in a request body.
+/// A reference in a request body to state at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// The kind of the state that the reference identifies.
@@ -194,8 +194,8 @@ impl ReferenceReader {
 }
 
 /// An input item of the Responses protocol while it is being read. The item either has its own content or is a reference, which
-/// the provider looks up by its identifier. This is known only at the end of the item. A repeated member is interpreted in the
-/// way that makes the item a reference.
+/// the provider looks up by its identifier. Only the end of the item shows which of the two it is. A repeated member is
+/// interpreted in the way that makes the item a reference.
 #[derive(Debug, Default)]
 pub(super) struct InputItem {
     id: Option<JsonToken>,

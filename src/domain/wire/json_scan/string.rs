@@ -290,7 +290,8 @@ keys! {
     FileUri: b"fileUri" | b"file_uri",
     GenerateContentRequest: b"generateContentRequest" | b"generate_content_request",
     GenerationConfig: b"generationConfig" | b"generation_config",
-    /// In an earlier answer that the client sends back, one of the two models between which a fallback switched.
+    /// A member of an earlier answer that the client sends back. It describes one of the two models between which a fallback
+    /// switched.
     Hop: b"from" | b"to",
     Id: b"id",
     IncludeUsage: b"include_usage",
@@ -303,7 +304,7 @@ keys! {
     MaxTokens: b"max_tokens",
     Messages: b"messages",
     Model: b"model",
-    /// A member that names a model but has a key other than `model` (see [`is_model_key`]), or a preference that guides the
+    /// A member with a key other than `model`. Its value names a model (see [`is_model_key`]), or is a preference that guides the
     /// provider's choice of a model.
     OtherModel:
         b"featureSelectionPreference" | b"feature_selection_preference" | b"modelRoutingPreference"

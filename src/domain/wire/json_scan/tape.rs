@@ -1,15 +1,15 @@
 //! Records the tokens of a text during its scan, so that the bytes do not have to be parsed again.
 //!
-//! A token takes 12 bytes of memory; a string of any length is one token. The tape has at most [`TAPE_ENTRIES_MAX`] entries. A
-//! lexer reads the text after the last entry again, which is slower and has the same result.
+//! A token takes 12 bytes of memory; a string of any length is one token. The tape has at most [`TAPE_ENTRIES_MAX`] entries. The
+//! text after the last entry is not on the tape, so a lexer parses it a second time. This is slower, but has the same result.
 
 use std::ops::Range;
 
 use super::lexer::{JsonToken, JsonTokenKind, StrictLexer};
 use super::{JsonFault, ScanError};
 
-/// The maximum number of tokens that are recorded for one body; they take 768 KiB. A long conversation of an agent, about 3 MB,
-/// fits.
+/// The maximum number of tokens that are recorded for one body; they take 768 KiB. The tokens of an agent's long conversation,
+/// with a body of about 3 MB, do not exceed this number.
 pub(in crate::domain) const TAPE_ENTRIES_MAX: usize = 1 << 16;
 /// The expected number of bytes of text per token, for the first allocation. Few bodies have more tokens for their length.
 const TEXT_BYTES_PER_ENTRY: usize = 8;
@@ -57,8 +57,8 @@ impl Tape {
 pub(super) struct TapeRecorder {
     tape: Tape,
     entries_max: usize,
-    /// The index of the entry that opens the innermost open container. While a container is open, the field `end` of the entry
-    /// that opens it is the index of the entry that opens the container around it.
+    /// The index of the entry that opens the innermost open container. Until a container is closed, its opening entry stores in
+    /// `end` the index of the opening entry of the next outer container.
     innermost: u32,
 }
 

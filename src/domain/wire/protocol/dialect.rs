@@ -104,8 +104,8 @@ impl AnswerDialect {
         }
     }
 
-    /// Whether this event, which only adds text, also reports something that a later event would revoke: the end of the answer or
-    /// of a part of it, or another model. `facts` are the facts before this event.
+    /// Whether this event, which only adds text, also reports something that a later event would revoke: that the answer or a
+    /// part of it has ended, or that another model answers. `facts` are the facts before this event.
     pub(super) fn is_revocable(&self, picks: &Picks<'_>, facts: &AnswerFacts) -> bool {
         match self {
             Self::Gemini(_) => gemini::GeminiState::is_revocable(picks, facts),

@@ -421,9 +421,9 @@ impl InputCounts {
         }
     }
 
-    /// Returns the cache writes with short and with long lifetime. The total is the newest count. The split comes only with
-    /// `message_start`, so it is scaled to the total. Without a split, all cache writes have the short lifetime, which is the
-    /// protocol's default.
+    /// Returns the cache writes with short and with long lifetime. Their sum is the newest count of all cache writes. Only
+    /// `message_start` divides the cache writes between the two lifetimes, so this division is scaled to the newest count.
+    /// Without a division, all cache writes have the short lifetime, which is the protocol's default.
     fn cache_writes(&self) -> (u64, u64) {
         let (short, long) = self.split.unwrap_or((0, 0));
         let parts = u128::from(short) + u128::from(long);

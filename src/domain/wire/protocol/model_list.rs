@@ -117,8 +117,8 @@ pub(crate) struct ModelListPage {
     pub has_more: bool,
 }
 
-/// Returns the page that `query` requests. The complete list contains the models with these names (docs/interface.md, Model
-/// lists).
+/// Returns the page that `query` requests (docs/interface.md, Model lists). `names` are the names of all models in the complete
+/// list.
 ///
 /// # Errors
 /// A page size is invalid or out of range, or a name is not in the list. The error is a message for the client.

@@ -43,8 +43,8 @@ pub struct Observer {
     boundaries: MessageBoundaries,
     /// The number of events that may have done more than add text.
     reports: u64,
-    /// The sequence number of the last numbered event that matched the template ([`template`]) since the last parsed event;
-    /// `None` if there is no such event.
+    /// The newest sequence number that was read by means of the template ([`template`]); `None` if no event with a number has
+    /// matched the template since an event was last parsed.
     last_number: Option<u64>,
     reading: Box<AnswerReader>,
     /// The first bytes of the answer, until they determine the framing; `None` after that.
@@ -341,9 +341,9 @@ impl Observer {
         }
     }
 
-    /// Returns the number of events that may have reported a usage, because they may have done more than add text; for a
-    /// non-streaming answer, the number of pieces. While this number does not change, the reports do not change either. The call
-    /// is always cheap.
+    /// Returns the number of events that may have done more than add text, and so may have reported a usage. For a non-streaming
+    /// answer, returns the number of pieces. While this number does not change, the reports do not change either. The call is
+    /// always cheap.
     pub(crate) fn reports(&self) -> u64 {
         self.reports
     }

@@ -89,8 +89,8 @@ impl ClientFrame {
         Self { text, members }
     }
 
-    /// Like [`Self::read`], but calls `on_step` after every `values` values that have been read. Returns `None` if `on_step`
-    /// returns false.
+    /// Like [`Self::read`], but calls `on_step` each time it has read `values` more values. Returns `None` if `on_step` returns
+    /// false.
     pub(crate) fn read_in_steps(text: Bytes, values: usize, mut on_step: impl FnMut() -> bool) -> Option<Self> {
         let (mut left, mut is_stopped) = (values, false);
         let members = split_counted_members(&text, &mut || {

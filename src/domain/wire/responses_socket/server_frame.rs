@@ -257,7 +257,8 @@ pub(super) fn flat_error(status: u16, data: &[u8]) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Whether the header `name` is copied between an error answer and the error's frame. `name` must be in lower case.
+/// Whether the header `name` is copied when an error answer becomes a frame, and when an error frame becomes an answer. `name`
+/// must be in lower case.
 pub(super) fn is_frame_header(name: &str) -> bool {
     FRAME_HEADERS.iter().any(|listed| match listed.ends_with('-') {
         true => name.starts_with(*listed),

@@ -61,7 +61,7 @@ impl RoutingContext<'_> {
     }
 }
 
-/// Access to an endpoint: a permit of the model's circuit, and one of the provider's credentials.
+/// Access to an endpoint: a permit of the model's circuit, and a credential for the provider.
 #[derive(Debug)]
 pub(super) struct ProviderAccess {
     model: CircuitPermit,

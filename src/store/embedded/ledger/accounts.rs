@@ -391,8 +391,8 @@ impl AccountTable {
 
 impl EmbeddedLedger {
     /// Writes changes until `shutdown` becomes true or its sender is dropped. Then writes changes a last time and returns. Each
-    /// hour, calls `applied`, which reads which steps the journals have recorded as applied. `applied` returns a function, which
-    /// is called when all of these steps are in the file.
+    /// hour, calls `applied`. It reads from the journals which steps are recorded as applied, and returns a function. That
+    /// function is called when all of these steps are in the file.
     pub(crate) async fn run<W: FnOnce()>(
         &self,
         mut shutdown: watch::Receiver<bool>,

@@ -185,7 +185,8 @@ pub(crate) async fn what_was_settled_is_charged_logged_and_no_longer_held(fixtur
     assert_eq!(store.key_spend("beta", &key_id(1)).await, Ok(KeySpend::default()));
 }
 
-/// The settlement is sent alone, several times at once, and after a call whose answer was lost.
+/// The settlement is first sent in a call whose answer is lost. Then five concurrent calls send it again. Each call contains only
+/// this settlement.
 pub(crate) async fn a_settlement_that_is_sent_five_times_has_one_effect(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
     store

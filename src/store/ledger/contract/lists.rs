@@ -192,7 +192,7 @@ pub(crate) async fn a_record_is_replaced_by_one_that_was_made_from_it(fixture: &
     assert_eq!(all, ["acme", "beta"]);
 }
 
-/// Returns one record for each field, including the revision. Each record differs from `record` only in its field.
+/// Returns one record for each field, including the revision. The record for a field differs from `record` only in that field.
 fn others(record: &AccountRecord) -> Vec<AccountRecord> {
     let all = record.terms;
     let terms = [

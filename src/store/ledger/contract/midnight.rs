@@ -33,7 +33,7 @@ const MIDNIGHTS: [(&str, QuotaReset); 7] = [
     ("2028-03-01T00:00:00Z", QuotaReset::Monthly),
 ];
 
-/// Returns the key for one midnight, with a quota for exactly the requests before that midnight.
+/// Returns the key for one midnight. The key's quota is enough for exactly the requests before that midnight.
 fn key(number: u8, reset: QuotaReset) -> KeyRecord {
     KeyRecord {
         terms: KeyTerms {
@@ -137,8 +137,8 @@ impl Midnight<'_> {
         self.fixture.store.key_spend("acme", &self.key.id).await.unwrap()
     }
 
-    /// Returns all rows of this key that ended on the day before the midnight or on the day after it; `None` if the engine keeps
-    /// no rows.
+    /// Returns all rows of this key whose requests ended on the day before the midnight or on the day after it; `None` if the
+    /// engine keeps no rows.
     async fn rows(&self) -> Option<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         for day in [self.at_ms / DAY_MS - 1, self.at_ms / DAY_MS] {

@@ -45,8 +45,8 @@ impl From<StoreError> for DumpEnd {
 }
 
 impl RedisLedger {
-    /// Ends the restore of all accounts. From then on, they exist and belong to this generation. `None` means the generation that
-    /// is set next.
+    /// Ends the restore of all accounts. From then on, they exist and belong to `generation`. If that is `None`, they belong to
+    /// the generation that is set next.
     ///
     /// # Errors
     /// Redis does not answer.

@@ -17,7 +17,7 @@ use crate::store::redis::scripts::ScriptCall;
 pub(super) enum BatchItem<'a> {
     /// A single step.
     One(&'a Step),
-    /// Consecutive settlements of requests from leases.
+    /// Consecutive settlements of requests that were admitted from leases.
     Batch(SettlementBatch<'a>),
 }
 

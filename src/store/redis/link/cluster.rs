@@ -127,7 +127,7 @@ impl Cluster {
         self.stale.notify_one();
     }
 
-    /// Whether masters have keys of each other's hash slots.
+    /// Whether any master has keys in a hash slot that it does not own.
     pub(super) fn is_split(&self) -> bool {
         self.misplaced.has_any()
     }

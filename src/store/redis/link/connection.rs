@@ -1,6 +1,6 @@
 //! Connections to a master: the lane's own connection, additional connections of runtimes, the pauses between attempts to
-//! connect, and a server's report about itself. This module also inspects the configuration of the servers, for warnings and for
-//! `weir check`, and their memory use.
+//! connect, and a server's report about itself. This module also inspects the servers' memory use, and their configuration for
+//! warnings and for `weir check`.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -77,7 +77,7 @@ impl Wire {
 
 /// The timeout of one attempt to connect, including finding the server, login and loading the scripts.
 pub(in crate::store::redis) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
-/// The pause after the first failed attempt, from the start of one attempt to the start of the next.
+/// The pause after the first failed attempt. A pause is measured from the start of one attempt to the start of the next.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The maximum pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
@@ -211,16 +211,17 @@ pub(in crate::store::redis) const CALLS_MIN: u32 = 64;
 /// Maximum number of runtimes with their own connection.
 const RUNTIMES_MAX: usize = 16;
 
-/// Additional connections of a lane, one for each runtime that calls often, so that a call stays in its runtime.
+/// Additional connections of a lane, one for each runtime that calls often. With its own connection, a runtime also reads the
+/// answers to its calls itself.
 ///
-/// Such a connection is to the lane's server, and is dropped with the lane's connection. While it is being established, when
-/// it is closed, and after a call that got no answer, calls use the lane's connection. The lane's supervisor watches only the
-/// lane's connection.
+/// Such a connection is to the lane's server, and is dropped with the lane's connection. Calls use the lane's connection while
+/// the additional connection is being established, after it was closed, and after a call on it got no answer. The lane's
+/// supervisor watches only the lane's connection.
 #[derive(Clone, Default)]
 pub(super) struct RuntimeConnections(Arc<Mutex<HashMap<Id, RuntimeConnection>>>);
 
 struct RuntimeConnection {
-    /// The number of the lane's connection to which this one belongs.
+    /// The number that identifies the lane's connection to which this one belongs.
     number: u64,
     state: DialState,
 }
@@ -400,7 +401,7 @@ impl Link {
     }
 }
 
-/// A setting of the servers that works, but for which another value is better.
+/// Advice to change a setting of the servers. weir also works if the setting is not changed.
 struct AdvisedSetting {
     name: &'static str,
     unfit: &'static str,
@@ -425,7 +426,7 @@ const SETTINGS: [AdvisedSetting; 2] = [
 ];
 
 impl RedisStore {
-    /// Whether all masters are connected, and, if there are sentinels, one of them has answered.
+    /// Whether all masters are connected. If there are sentinels, one of the sentinels must also have answered.
     pub fn is_connected(&self) -> bool {
         self.link.is_connected()
     }

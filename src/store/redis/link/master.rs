@@ -26,7 +26,7 @@ use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
 pub(super) struct MasterLane {
     pub(super) state: watch::Sender<LaneState>,
     pub(super) dialer: Arc<RedisDialer>,
-    /// The epoch, which changes when acknowledged writes may be lost; shared by all lanes.
+    /// The epoch, which all lanes share. It changes when acknowledged writes may have been lost.
     pub(super) epochs: watch::Sender<u64>,
     /// The master that the sentinels name; `None` if there are no sentinels, or none has answered yet.
     pub(super) announced: watch::Sender<Option<RedisAddress>>,
@@ -70,7 +70,7 @@ pub(super) struct ServerStatus {
     pub(super) refusal: Option<String>,
     /// The missing rights at the server in use; `None` if there are none.
     pub(super) complaint: Option<String>,
-    /// Whether the user lacks rights without which the server is not used.
+    /// Whether the server is not used because the user lacks vital rights.
     pub(super) denied: bool,
 }
 
@@ -158,8 +158,8 @@ impl MasterLane {
             .map_err(|_| StoreError::Busy(format!("{CALLS_MAX} calls to one redis server are already running")))
     }
 
-    /// Sends a call as `command`. If the server does not have the script, loads it and sends the call again. `asking` is for
-    /// a server that is importing the hash slot.
+    /// Sends a call as `command`. If the server does not have the script, loads it and sends the call again. If `asking` is true,
+    /// sends ASKING before the call, which a server requires while it imports the hash slot.
     pub(super) async fn send(
         &self,
         wire: &Wire,

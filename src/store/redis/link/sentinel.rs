@@ -1,4 +1,4 @@
-//! Finds the master of a lane, from the settings or with a query of the sentinels; connects the lane to a server, and reads the
+//! Finds the master of a lane in the settings, or by querying the sentinels. Connects the lane to a server, and reads the
 //! server's report about itself.
 
 use std::{
@@ -100,7 +100,7 @@ impl MasterFinder {
 pub(super) struct Sentinels {
     nodes: Vec<RedisAddress>,
     master_name: String,
-    /// The index of the sentinel that is queried first: the last one that answered.
+    /// The index of the sentinel that is queried first. It is the sentinel that has answered most recently.
     first: AtomicUsize,
     user: String,
     /// The rights that the user lacks at the sentinel that was queried last. The keys are the `ACL SETUSER` arguments that

@@ -21,8 +21,8 @@ pub(super) type HashSlot = u16;
 /// The number of hash slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// Returns the hash slot of a key: the CRC16 of the text in the key's first braces, or of the complete key
-/// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
+/// Returns the hash slot of a key. It is computed from the CRC16 of the text in the key's first braces, or of the complete key if
+/// there is no such text (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
 pub(super) fn of_key(key: &[u8]) -> HashSlot {
     let tag = || {
         let open = key.iter().position(|byte| *byte == b'{')?;
@@ -117,7 +117,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of keys that are examined per hash slot. If a master has keys in a slot that it does not own, either most of
 /// these keys are weir's, or none are.
 const KEYS_AT_ONCE: usize = 100;
-/// Maximum number of hash slots that the log names.
+/// Maximum number of hash slots about which one search logs an error.
 const NAMED_MAX: usize = 5;
 
 type MisplacedBySlot = BTreeMap<HashSlot, MisplacedKey>;
@@ -198,7 +198,7 @@ impl MisplacedKeys {
             );
         }
         if found.is_empty() && !before.is_empty() {
-            tracing::info!("no redis master has keys of another master's hash slot any more");
+            tracing::info!("the redis masters no longer have keys of hash slots that belong to other masters");
         }
     }
 

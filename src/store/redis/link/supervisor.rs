@@ -210,7 +210,7 @@ impl MasterLane {
         None
     }
 
-    /// Whether the reason of a failed attempt contains the recorded refusal. If not, the refusal is dropped.
+    /// Whether the reason why an attempt to connect failed contains the recorded refusal. If it does not, drops the refusal.
     fn is_still_refused(&self, reason: &str) -> bool {
         let mut status = self.status.lock();
         let refusal = status.refusal.take();
@@ -239,8 +239,9 @@ impl Drop for SuspicionGuard {
 }
 
 impl MasterLane {
-    /// Called when a call got no answer since the moment `since`. Sends a PING on the connection, after all commands that were
-    /// already sent on it. If no answer arrives on any connection for [`SILENCE_MAX`], gives up the lane's connection.
+    /// Checks a server that may be dead, because a call has got no answer since the moment `since`. Sends a PING on the lane's
+    /// connection `number`, after all commands that were already sent on this connection. If no answer arrives on any connection
+    /// for [`SILENCE_MAX`], gives up the lane's connection.
     pub(super) fn suspect(self: &Arc<Self>, number: u64, since: Instant) {
         self.runtime_connections.drop_own();
         let live = self.live_now().filter(|live| live.number == number);
@@ -286,7 +287,7 @@ pub(super) struct CallTimeout {
     total: Duration,
     /// The time of the next check.
     next_check: Instant,
-    /// The delay of the last check, if this process was suspended or overloaded.
+    /// The extra time that the last check granted because this process was suspended or overloaded. Zero if it granted none.
     late: Duration,
 }
 

@@ -162,12 +162,12 @@ impl<'a> Move<'a> {
         self.from.ask(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "100"]).await
     }
 
-    /// Moves a key to the other server.
+    /// Moves a key to the server that gets the hash slot.
     pub(crate) async fn take(&self, name: &str) {
         migrate(self.from, self.to, name).await;
     }
 
-    /// Ends the move: the other server now owns the hash slot.
+    /// Ends the move. The server that has got the keys now owns the hash slot.
     pub(crate) async fn end(&self) {
         for node in [self.to, self.from] {
             let () = node.ask(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &self.to_id]).await;

@@ -130,8 +130,8 @@ impl MessagesAnswerBlock<'_> {
         }
     }
 
-    /// Returns the kind of the lost content, for a block of a type that no client's protocol can carry; `None` if such a block
-    /// has no content.
+    /// Returns the kind under which the block's content is reported as lost, because no client's protocol can carry a block of
+    /// this type. `None` if such a block has no content.
     fn lost_kind(&self) -> Option<&'static str> {
         match self.kind.as_str() {
             // The block only says that another model continues the answer.

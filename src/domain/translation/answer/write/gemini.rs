@@ -1,4 +1,5 @@
-//! Writes Gemini answers: parts, in the chunks of a stream or an array, or in one object.
+//! Writes Gemini answers. An answer consists of parts. A stream or an array contains them in chunks, and a non-streaming answer
+//! contains all of them in one object.
 
 use std::{borrow::Cow, fmt::Write};
 

@@ -51,7 +51,7 @@ pub(crate) struct MessagesAnswerWriter {
     held: HeldReasoning,
     /// The losses that are added if the open block is dropped together with the held reasoning before it.
     held_before_open: AnswerLosses,
-    /// Whether the last block is text. After an incomplete call, whether the answer has any text.
+    /// Whether the last block is text. After an incomplete call, this field says instead whether the answer has any text.
     ends_with_text: bool,
     has_text: bool,
     has_refused: bool,
@@ -216,7 +216,8 @@ impl MessagesAnswerWriter {
     }
 
     /// Writes a piece of visible reasoning. Also retains the piece, so that the carrier of the reasoning's state can leave out
-    /// the visible text. After a text block, the reasoning is held until other content follows, and is dropped if it is too long.
+    /// the visible text. Reasoning after a text block is not written at once: it is held until other content follows, and it is
+    /// dropped if it is too long.
     fn on_thought(&mut self, text: &str, out: &mut String) -> Result<(), AnswerFault> {
         if text.is_empty() || !self.frame.shows_reasoning {
             return Ok(());

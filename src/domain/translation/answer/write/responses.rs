@@ -40,7 +40,8 @@ const REASONING_PREFIX: &str = "rs_";
 const COMPACTION_PREFIX: &str = "cmp_";
 /// The text of the refusal that is written if a model has declined without writing a refusal.
 const DECLINED: &str = "The model declined to answer.";
-/// The message for an answer in which the model has written no summary of the conversation, or one that is too long.
+/// The message for an answer without a usable summary: the model has written no summary of the conversation, or the summary is
+/// too long.
 const NO_SUMMARY: &str = "the model wrote no usable summary of the conversation; compact again, or compact locally";
 /// The HTTP status for an answer without a usable summary.
 const NO_SUMMARY_STATUS: u16 = 502;
@@ -160,8 +161,8 @@ impl ResponsesAnswerWriter {
         }
     }
 
-    /// Ends a complete answer at `ended_unix`, in seconds since the Unix epoch. A failed answer contains no usage, as is the case
-    /// for failed answers that are not translated.
+    /// Ends the answer after all its events. `ended_unix` is the time at which the answer ended, in seconds since the Unix epoch.
+    /// If the answer has failed, it contains no usage, in the same way as failed answers that are not translated.
     pub(crate) fn finish(&mut self, usage: &Usage, ended_unix: i64, out: &mut String) {
         if self.is_over {
             return;

@@ -21,7 +21,8 @@ const ANNOTATIONS: [&str; 2] = ["cache_control", "toolset_name"];
 /// The suffix of the types of blocks that contain the result of a provider's tool. The result of a client's tool has the type
 /// `tool_result`, which does not have this suffix.
 const RESULT: &str = "_tool_result";
-/// The members of a result that contain text, or lists and objects with text.
+/// The names of the members in a result that can contain text. The value of such a member is a text, or a list or object that
+/// contains texts.
 const TEXTS: [&str; 12] = [
     "title",
     "url",

@@ -133,8 +133,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 
     /// Reads a reference to a tool that the client's own search has found. weir offers the tool to the provider from the
-    /// beginning of the conversation, so the provider needs no reference. A text that says that the tool can be called now
-    /// replaces the reference.
+    /// beginning of the conversation, so the provider needs no reference. weir replaces the reference with a text, which tells
+    /// the model that it can now call the tool.
     fn read_tool_reference(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let name = provider_tool_name(object.required_text("tool_name")?);
         self.losses.adapted(object.path());

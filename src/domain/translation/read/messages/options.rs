@@ -214,8 +214,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         Ok(())
     }
 
-    /// Takes `metadata`, whose `user_id` can contain the client's session. If the provider supports a cache key, weir sends it
-    /// the session as this key. The key replaces the client's cache marks.
+    /// Takes `metadata`, whose `user_id` can contain the client's session. If the provider supports a cache key, weir sends the
+    /// session to the provider as this key. The key replaces the client's cache marks.
     fn read_metadata(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut metadata) = object.object("metadata")? else {
             return Ok(());

@@ -63,8 +63,8 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    /// Refuses a request that ends with the beginning of an answer, which the model would have to continue. Accepts the request
-    /// if the provider may support this.
+    /// Refuses a request that ends with the beginning of an answer, unless the provider may support such requests. The model
+    /// would have to continue this answer.
     fn check_begun_answer(&self, path: String) -> Result<(), Untranslatable> {
         match self.target.translation.to {
             UpstreamProtocol::Messages | UpstreamProtocol::Chat => Ok(()),

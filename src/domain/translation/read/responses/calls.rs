@@ -277,7 +277,7 @@ fn check_environment(object: &mut MemberReader<'_>, losses: &mut TranslationLoss
     }
 }
 
-/// Takes the client's id of a call. If `can_be_own` and the item has no call id, takes the item's own id.
+/// Takes the client's id of a call. If the item has no call id and `can_be_own` is true, takes the item's own id.
 fn take_call_id<'a>(object: &mut MemberReader<'a>, can_be_own: bool) -> Result<Cow<'a, str>, Untranslatable> {
     let name = match can_be_own && !object.contains("call_id") {
         true => "id",

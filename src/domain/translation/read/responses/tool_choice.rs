@@ -83,7 +83,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Returns the provider's name of the tool that `object` chooses; `None` if this tool is not offered to the provider. If
-    /// `in_any_namespace`, a name without a namespace can also match a tool in a namespace.
+    /// `in_any_namespace` is true, a name without a namespace can also match a tool in a namespace.
     fn chosen_tool(
         &self,
         kind: &str,

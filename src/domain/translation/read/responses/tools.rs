@@ -1,6 +1,7 @@
 //! Reads the tools that a request offers in its list of tools or in an item of its input. Tools that OpenAI's models know without
-//! a description become functions for other models. The arguments of these functions are the JSON object that the client gets in
-//! the call: `action` of `local_shell_call` and `shell_call`, `operation` of `apply_patch_call`.
+//! a description become functions for other models. The arguments of these functions are a JSON object that the client gets in
+//! the call. The object is the member `action` in `local_shell_call` and `shell_call`, and the member `operation` in
+//! `apply_patch_call`.
 
 use std::{borrow::Cow, fmt::Write};
 

@@ -307,7 +307,8 @@ fn write_source(source: &MediaSource<'_>, object: &mut JsonObjectWriter<'_>) {
     }
 }
 
-/// Writes a document. A document in base64 that is not a PDF is sent as text, and is refused if it is not text.
+/// Writes a document. If a base64 document is not a PDF, it is decoded and sent as text. If the decoded bytes are not text, the
+/// document is refused.
 fn write_document(
     path: &str,
     media: &MediaContent<'_>,

@@ -55,10 +55,10 @@ pub(super) struct RecognisedEvent<'a> {
 }
 
 impl TextEventTemplate {
-    /// Makes `event` the template. It must be complete, and must only add text. If the key of padding or of a count occurs more
-    /// than once, or its value is written in an unexpected way, the template matches only events in which this member has the
-    /// same value. If this is true of the key or value of the sequence number or the usage, the event does not become the
-    /// template, because weir must read the sequence number and the usage from every recognised event.
+    /// Makes `event` the template. It must be complete, and must only add text. The template gets a hole for a member only if the
+    /// member's key occurs once and its value is written in the expected way. If this is not so for padding or a count, the
+    /// template matches only events in which this member has the same value. If it is not so for the sequence number or the
+    /// usage, the event does not become the template, because weir must read these two members from every recognised event.
     pub(super) fn learn(&mut self, event: &[u8], text: TextOnlyEvent) {
         self.bytes.clear();
         self.holes = [None; HOLES_MAX];

@@ -308,8 +308,8 @@ impl PassingMask {
         self.resembles = false;
     }
 
-    /// Masks the credential in the bytes that are held back, and releases them. Bytes at the end that could be the beginning of a
-    /// part to mask remain held back.
+    /// Masks the credential in the bytes that are held back, and releases them. If the last of these bytes could be the beginning
+    /// of a part to mask, they remain held back.
     fn release_long(&mut self, search: &CredentialSearch<'_>, credential: &[u8], out: &mut Vec<u8>) {
         let places: Vec<usize> = memmem::find_iter(&self.waiting, credential).collect();
         for at in &places {

@@ -6,8 +6,9 @@ use crate::domain::translation::{answer::read::chat::chunk::ChatChunk, json_out:
 /// The maximum length of a chunk without its text, in bytes. A longer chunk is not remembered.
 const FRAME_BYTES_MAX: usize = 2048;
 
-/// The data of the last chunk without its text, if the chunk only adds text. If the next chunk has the same bytes before and
-/// after its text, it also only adds text, because nothing has changed the reader's state since the last chunk.
+/// The data of the last chunk without its text. This data is stored only for a chunk that does nothing but add text. If the next
+/// chunk has the same bytes before and after its text, it also does nothing but add text. The reader's state must not change
+/// between the two chunks.
 #[derive(Debug, Default)]
 pub(super) struct RepeatedChunk {
     /// The data before the text, including the opening quote; empty if no chunk is remembered.

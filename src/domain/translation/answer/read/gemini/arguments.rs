@@ -130,8 +130,8 @@ impl ArgumentNode {
         }
     }
 
-    /// Adds a piece to the value. If the piece is `text`, appends it to the string. If the piece is `json`, this is the JSON text
-    /// of the complete value, which is not a string. If both are `None`, the value does not change.
+    /// Adds a piece to the value. `text` is a piece of a string, and is appended to the string. `json` is the JSON text of a
+    /// complete value that is not a string. If both are `None`, the value does not change.
     fn add(&mut self, text: Option<&str>, json: Option<&str>) -> Result<(), AnswerFault> {
         let value = match (text, json) {
             (Some(text), _) => Self::Text(text.to_owned()),

@@ -370,7 +370,7 @@ impl AnswerItem {
     }
 }
 
-/// Returns the kind of the lost content, for an item of a type that no client's protocol can carry.
+/// Returns the kind under which an item is reported as lost. `kind` is the item's type, which no client's protocol can carry.
 fn lost_kind(kind: &str) -> &'static str {
     match kind {
         "compaction" => "compaction",

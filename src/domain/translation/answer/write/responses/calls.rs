@@ -75,7 +75,8 @@ pub(super) struct CallItem {
     call_id: String,
     /// The tool.
     tool: ClientTool,
-    /// The place of the item. The item's id has the prefix of a function call, even if the item has another type.
+    /// The place of the item, with an id that has the prefix of a function call. An item of another type is written with another
+    /// id.
     place: ItemPlace,
     /// The arguments so far.
     arguments: String,
@@ -222,7 +223,7 @@ impl CallItem {
     }
 
     /// Returns a call that contains the name of its tool, as JSON text. The last parameter is the name and the value of the
-    /// member with the arguments or the input.
+    /// member that contains the call's arguments or input.
     fn named_json(&self, id: &str, kind: &str, status: &str, (member, text): (&'static str, &str)) -> String {
         let mut json = String::with_capacity(text.len() + 160);
         push_object(&mut json, |item| {

@@ -295,7 +295,8 @@ fn repeated_members(request: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns the client's tools as JSON text. Adds the members that the protocol requires to functions that lack them.
+/// Returns the client's tools as JSON text. If a function lacks a member that the protocol requires, adds this member with the
+/// value null.
 fn repeated_tools(tools: Option<&RawValue>) -> String {
     let list: Option<Vec<&RawValue>> = tools.and_then(|tools| serde_json::from_str(tools.get()).ok());
     let mut text = String::new();
