@@ -3,7 +3,7 @@
 //! A call is one script whose keys share one hash slot. It is sent again only if it changes nothing, or if it certainly did not
 //! run: the server redirected it, did not know the script, or is no longer the master. All tries together stay within the call's
 //! [`CallTimeout`]. The budget of a call limits how long Redis may be silent, not how long a call waits for earlier calls. Each
-//! master has its own connection and circuit breaker ([`MasterLane`]).
+//! master has its own connection and circuit breaker ([`MasterLink`]).
 //!
 //! The redis crate's own clients for sentinels and clusters are not used: they can split accounts between masters, hang, and keep
 //! using a silent master (docs/redis.md, "Why weir has a link of its own").
@@ -40,7 +40,7 @@ use crate::{
             link::{
                 cluster::Cluster,
                 connection::Wire,
-                master::{LaneState, MasterLane, unavailable},
+                master::{MasterLink, MasterLinkState, unavailable},
                 sentinel::{MasterFinder, Sentinels},
                 supervisor::{CallTimeout, TimeoutCheck},
             },
@@ -73,7 +73,7 @@ pub(super) struct Link {
 enum LinkTopology {
     /// All keys are on one master.
     One {
-        lane: Arc<MasterLane>,
+        link: Arc<MasterLink>,
         finder: MasterFinder,
     },
     /// The first key of a call determines the master.
@@ -114,7 +114,7 @@ struct CallProgress {
 /// The connection on which an answer is awaited.
 #[derive(Clone)]
 struct AwaitedAnswer {
-    lane: Arc<MasterLane>,
+    link: Arc<MasterLink>,
     number: u64,
     wire: Arc<Wire>,
 }
@@ -127,7 +127,7 @@ impl Link {
         let epochs = watch::Sender::new(0);
         let call_budget = settings.budget;
         let one = |finder| LinkTopology::One {
-            lane: Arc::new(MasterLane::new(&dialer, &epochs, call_budget)),
+            link: Arc::new(MasterLink::new(&dialer, &epochs, call_budget)),
             finder,
         };
         let route = match &settings.mode {
@@ -179,7 +179,7 @@ impl Link {
                     wait = *more;
                     continue;
                 }
-                (TimeoutCheck::Silent(since), Some(AwaitedAnswer { lane, number, .. })) => lane.suspect(number, *since),
+                (TimeoutCheck::Silent(since), Some(AwaitedAnswer { link, number, .. })) => link.suspect(number, *since),
                 (TimeoutCheck::Silent(_) | TimeoutCheck::TooLong, _) => {}
             }
             if progress.moving.load(Ordering::Relaxed) {
@@ -191,19 +191,19 @@ impl Link {
         }
     }
 
-    /// Returns the master lane for a call, and whether the call must be sent with ASKING.
-    async fn lane_for(
+    /// Returns the master link for a call, and whether the call must be sent with ASKING.
+    async fn link_for(
         &self,
         call: &ScriptCall<'_>,
         redirect: Option<(RedisAddress, bool)>,
-    ) -> Result<(Arc<MasterLane>, bool), StoreError> {
+    ) -> Result<(Arc<MasterLink>, bool), StoreError> {
         Ok(match (&self.route, redirect) {
-            (LinkTopology::Cluster(cluster), Some((address, asking))) => (cluster.lane_to(&address), asking),
+            (LinkTopology::Cluster(cluster), Some((address, asking))) => (cluster.link_to(&address), asking),
             (LinkTopology::Cluster(cluster), None) => {
                 let slot = call.first_key().map(slots::of_key).unwrap_or_default();
-                (cluster.lane(slot).await?, false)
+                (cluster.link(slot).await?, false)
             }
-            (LinkTopology::One { lane, .. }, _) => (Arc::clone(lane), false),
+            (LinkTopology::One { link, .. }, _) => (Arc::clone(link), false),
         })
     }
 
@@ -220,16 +220,16 @@ impl Link {
         let mut redirects = 0;
         while redirects < REDIRECTS_MAX {
             *progress.awaited.lock() = None;
-            let (lane, asking) = self.lane_for(call, redirect.take()).await?;
-            let live = lane.live().await?;
-            let wire = lane.runtime_connections.wire(&live);
+            let (link, asking) = self.link_for(call, redirect.take()).await?;
+            let live = link.live().await?;
+            let wire = link.runtime_connections.wire(&live);
             *progress.awaited.lock() = Some(AwaitedAnswer {
-                lane: Arc::clone(&lane),
+                link: Arc::clone(&link),
                 number: live.number,
                 wire: Arc::clone(&wire),
             });
-            let _permit = lane.permit()?;
-            let error = match lane.send(&wire, call, &command, asking).await {
+            let _permit = link.permit()?;
+            let error = match link.send(&wire, call, &command, asking).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -265,17 +265,17 @@ impl Link {
                 }
                 (_, RedisErrorMeaning::NotMaster) => {
                     redirects += 1;
-                    lane.give_up(live.number, LaneState::Connecting);
+                    link.give_up(live.number, MasterLinkState::Connecting);
                 }
                 (_, RedisErrorMeaning::Broken) => {
-                    lane.give_up(live.number, LaneState::Connecting);
+                    link.give_up(live.number, MasterLinkState::Connecting);
                     if !again {
                         return Err(unavailable(&error));
                     }
                     again = false;
                 }
                 (_, RedisErrorMeaning::Denied) => {
-                    lane.denied.notify_one();
+                    link.denied.notify_one();
                     return Err(StoreError::Unavailable(self.dialer.rights.refusal_text()));
                 }
                 (_, RedisErrorMeaning::Refused) => return Err(unavailable(&error)),
@@ -290,9 +290,9 @@ impl Link {
     pub(super) async fn maintain(&self) {
         match &self.route {
             LinkTopology::Cluster(cluster) => cluster.maintain().await,
-            LinkTopology::One { lane, finder } => tokio::select! {
-                () = lane.maintain(finder) => {}
-                () = finder.follow(lane) => {}
+            LinkTopology::One { link, finder } => tokio::select! {
+                () = link.maintain(finder) => {}
+                () = finder.follow(link) => {}
             },
         }
     }
@@ -306,7 +306,7 @@ impl Link {
     #[cfg(test)]
     pub(super) fn runtime_connections(&self) -> usize {
         match &self.route {
-            LinkTopology::One { lane, .. } => lane.runtime_connections.ready(),
+            LinkTopology::One { link, .. } => link.runtime_connections.ready(),
             LinkTopology::Cluster(_) => 0,
         }
     }
@@ -317,20 +317,20 @@ impl Link {
         self.epochs.subscribe()
     }
 
-    /// The lanes to all masters.
-    fn lanes(&self) -> Vec<Arc<MasterLane>> {
+    /// The links to all masters.
+    fn links(&self) -> Vec<Arc<MasterLink>> {
         match &self.route {
-            LinkTopology::One { lane, .. } => vec![Arc::clone(lane)],
-            LinkTopology::Cluster(cluster) => cluster.all_lanes(),
+            LinkTopology::One { link, .. } => vec![Arc::clone(link)],
+            LinkTopology::Cluster(cluster) => cluster.all_links(),
         }
     }
 
     /// Whether every known master is connected, and, if there are sentinels, one of them has answered.
     pub(super) fn is_connected(&self) -> bool {
         match &self.route {
-            LinkTopology::One { lane, finder } => {
-                let is_announced = lane.announced.borrow().is_some();
-                lane.live_now().is_some() && (is_announced || !finder.is_sentinel())
+            LinkTopology::One { link, finder } => {
+                let is_announced = link.announced.borrow().is_some();
+                link.live_now().is_some() && (is_announced || !finder.is_sentinel())
             }
             LinkTopology::Cluster(cluster) => cluster.is_complete(),
         }
@@ -344,7 +344,7 @@ impl Link {
     /// The master that has a key; `None` if it is unknown.
     pub(super) fn master_of(&self, key: &str) -> Option<RedisAddress> {
         match &self.route {
-            LinkTopology::One { lane, .. } => Some(lane.live_now()?.address.clone()),
+            LinkTopology::One { link, .. } => Some(link.live_now()?.address.clone()),
             LinkTopology::Cluster(cluster) => cluster.owner(slots::of_key(key.as_bytes())),
         }
     }
@@ -353,7 +353,7 @@ impl Link {
     pub(super) async fn wait_until_elsewhere(&self, key: &str, master: &RedisAddress) {
         let is_elsewhere = || self.master_of(key).is_some_and(|now| now != *master);
         match &self.route {
-            LinkTopology::One { lane, .. } => master::wait_until(lane.state.subscribe(), is_elsewhere).await,
+            LinkTopology::One { link, .. } => master::wait_until(link.state.subscribe(), is_elsewhere).await,
             LinkTopology::Cluster(cluster) => cluster.wait_until(is_elsewhere).await,
         }
     }

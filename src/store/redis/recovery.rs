@@ -19,7 +19,7 @@ use crate::{
 
 const GENERATION_CHARS: usize = 22;
 
-/// The treatment of keys in a Redis that has no generation.
+/// The treatment of data in a Redis without a generation, the random string that `weir store init` writes once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdoptPolicy {
     /// Refuse to set up the Redis, because part of the data was lost.

@@ -1,4 +1,4 @@
-//! A Redis cluster: one lane for each master, and the map of hash slots.
+//! A Redis cluster: one link for each master, and the map of hash slots.
 //!
 //! The map is read every second, at once when a server redirects a call, and more often while a master is unreachable.
 
@@ -18,7 +18,7 @@ use super::slots::{HashSlot, SlotMap};
 use crate::store::StoreError;
 use crate::store::redis::dialer::{RedisDialer, connect};
 use crate::store::redis::link::connection::LiveConnection;
-use crate::store::redis::link::master::{MasterLane, wait_until};
+use crate::store::redis::link::master::{MasterLink, wait_until};
 use crate::store::redis::link::sentinel::MasterFinder;
 use crate::store::redis::link::slots::MisplacedKeys;
 use crate::store::redis::rights;
@@ -32,15 +32,15 @@ const READ_EVERY_AWAY: Duration = Duration::from_millis(200);
 const READ_PAUSE: Duration = Duration::from_millis(20);
 /// The timeout for reading the slot map from one node, including the connect.
 const READ_WAIT_MAX: Duration = Duration::from_millis(300);
-/// A server's lane ends when the server is missing from this number of consecutive slot maps.
+/// A server's link ends when the server is missing from this number of consecutive slot maps.
 const ABSENT_MAX: u32 = 10;
 
-/// The lanes of a cluster, and its slot map.
+/// The links of a cluster, and its slot map.
 pub(super) struct Cluster {
     seeds: Vec<RedisAddress>,
     map: watch::Sender<MapState>,
-    lanes: Mutex<BTreeMap<RedisAddress, ClusterLane>>,
-    /// Signals that a new lane needs a supervisor.
+    links: Mutex<BTreeMap<RedisAddress, ClusterLink>>,
+    /// Signals that a new link needs a supervisor.
     grown: Notify,
     /// Signals that the slot map must be read now.
     stale: Notify,
@@ -53,9 +53,9 @@ pub(super) struct Cluster {
 /// The last slot map that was read, or why none could be read; `None` before the first attempt.
 type MapState = Option<Result<Arc<SlotMap>, String>>;
 
-struct ClusterLane {
-    lane: Arc<MasterLane>,
-    /// The number of consecutive slot maps without the lane's server.
+struct ClusterLink {
+    link: Arc<MasterLink>,
+    /// The number of consecutive slot maps without the link's server.
     absent: u32,
 }
 
@@ -71,7 +71,7 @@ impl Cluster {
         Self {
             seeds,
             map: watch::Sender::default(),
-            lanes: Mutex::default(),
+            links: Mutex::default(),
             grown: Notify::new(),
             stale: Notify::new(),
             misplaced: MisplacedKeys::new(namespace),
@@ -81,8 +81,8 @@ impl Cluster {
         }
     }
 
-    /// Returns the lane to the master of a hash slot. Waits for the first slot map.
-    pub(super) async fn lane(&self, slot: HashSlot) -> Result<Arc<MasterLane>, StoreError> {
+    /// Returns the link to the master of a hash slot. Waits for the first slot map.
+    pub(super) async fn link(&self, slot: HashSlot) -> Result<Arc<MasterLink>, StoreError> {
         let owner = {
             let mut maps = self.map.subscribe();
             match maps.wait_for(Option::is_some).await.as_deref() {
@@ -92,24 +92,24 @@ impl Cluster {
             }
         };
         match owner {
-            Some(owner) => Ok(self.lane_to(&owner)),
+            Some(owner) => Ok(self.link_to(&owner)),
             None => Err(StoreError::Unavailable(format!(
                 "no master of the redis cluster owns hash slot {slot}"
             ))),
         }
     }
 
-    /// Returns the lane to a server. Creates it if necessary.
-    pub(super) fn lane_to(&self, address: &RedisAddress) -> Arc<MasterLane> {
-        let mut lanes = self.lanes.lock();
-        let kept = lanes.entry(address.clone()).or_insert_with(|| {
+    /// Returns the link to a server. Creates it if necessary.
+    pub(super) fn link_to(&self, address: &RedisAddress) -> Arc<MasterLink> {
+        let mut links = self.links.lock();
+        let kept = links.entry(address.clone()).or_insert_with(|| {
             self.grown.notify_one();
-            ClusterLane {
-                lane: Arc::new(MasterLane::new(&self.dialer, &self.epochs, self.call_budget)),
+            ClusterLink {
+                link: Arc::new(MasterLink::new(&self.dialer, &self.epochs, self.call_budget)),
                 absent: 0,
             }
         });
-        Arc::clone(&kept.lane)
+        Arc::clone(&kept.link)
     }
 
     /// Returns the master of a hash slot; `None` if it is unknown.
@@ -135,15 +135,15 @@ impl Cluster {
     /// Returns the slot map and the connections to all masters in it; `None` if not all of them are connected.
     fn complete_map(&self) -> Option<(Arc<SlotMap>, Vec<Arc<LiveConnection>>)> {
         let map = self.map.borrow().clone()?.ok()?;
-        let lanes = self.lanes.lock();
-        let live = |address| lanes.get(address)?.lane.live_now();
+        let links = self.links.lock();
+        let live = |address| links.get(address)?.link.live_now();
         let masters = map.masters().into_iter().map(live).collect::<Option<Vec<_>>>()?;
-        drop(lanes);
+        drop(links);
         Some((map, masters))
     }
 
-    pub(super) fn all_lanes(&self) -> Vec<Arc<MasterLane>> {
-        self.lanes.lock().values().map(|kept| Arc::clone(&kept.lane)).collect()
+    pub(super) fn all_links(&self) -> Vec<Arc<MasterLink>> {
+        self.links.lock().values().map(|kept| Arc::clone(&kept.link)).collect()
     }
 
     /// Returns the reason why there is no slot map; `None` if there is one.
@@ -151,7 +151,7 @@ impl Cluster {
         self.map.borrow().as_ref()?.as_ref().err().cloned()
     }
 
-    /// Maintains the slot map and all lanes. Cancel this to stop.
+    /// Maintains the slot map and all links. Cancel this to stop.
     pub(super) async fn maintain(&self) {
         let mut running = FuturesUnordered::new();
         let mut driven = BTreeSet::new();
@@ -159,9 +159,9 @@ impl Cluster {
         let looking = self.misplaced.search_repeatedly(|| self.complete_map());
         tokio::pin!(reading, looking);
         loop {
-            for (address, ClusterLane { lane, .. }) in &*self.lanes.lock() {
+            for (address, ClusterLink { link, .. }) in &*self.links.lock() {
                 if driven.insert(address.clone()) {
-                    running.push(maintain_lane(Arc::clone(lane), address.clone()));
+                    running.push(maintain_link(Arc::clone(link), address.clone()));
                 }
             }
             tokio::select! {
@@ -214,16 +214,16 @@ impl Cluster {
 
     /// Whether all masters are connected.
     pub(super) fn is_complete(&self) -> bool {
-        let lanes = self.lanes.lock();
-        !lanes.is_empty() && lanes.values().all(|kept| kept.lane.live_now().is_some())
+        let links = self.links.lock();
+        !links.is_empty() && links.values().all(|kept| kept.link.live_now().is_some())
     }
 
     /// Reads the slot map from the connected servers, starting with a different one each time. If none of them answers, tries all
     /// known addresses.
     async fn read_map(&self, turn: usize) -> Result<SlotMap, String> {
         let up: Vec<_> = {
-            let lanes = self.lanes.lock();
-            lanes.values().filter_map(|kept| kept.lane.live_now()).collect()
+            let links = self.links.lock();
+            links.values().filter_map(|kept| kept.link.live_now()).collect()
         };
         let mut reasons = Vec::new();
         let first = turn.checked_rem(up.len()).unwrap_or_default();
@@ -233,7 +233,7 @@ impl Cluster {
                 Err(reason) => reasons.push(reason),
             }
         }
-        let known: Vec<RedisAddress> = self.lanes.lock().keys().cloned().collect();
+        let known: Vec<RedisAddress> = self.links.lock().keys().cloned().collect();
         for address in self.seeds.iter().chain(&known) {
             match query_slot_map(None, address, &self.dialer).await {
                 Ok(map) => return Ok(map),
@@ -246,14 +246,14 @@ impl Cluster {
 
     fn adopt(&self, map: SlotMap) {
         for master in map.masters() {
-            self.lane_to(master);
+            self.link_to(master);
         }
         let masters = map.masters();
-        self.lanes.lock().retain(|address, kept| {
+        self.links.lock().retain(|address, kept| {
             kept.absent = if masters.contains(address) { 0 } else { kept.absent + 1 };
             let stays = kept.absent < ABSENT_MAX;
             if !stays {
-                kept.lane.ended.notify_one();
+                kept.link.ended.notify_one();
             }
             stays
         });
@@ -282,12 +282,12 @@ impl Cluster {
     }
 }
 
-/// Maintains the lane to a server until the server has left the cluster, and returns the server's address.
-async fn maintain_lane(lane: Arc<MasterLane>, address: RedisAddress) -> RedisAddress {
+/// Maintains the link to a server until the server has left the cluster, and returns the server's address.
+async fn maintain_link(link: Arc<MasterLink>, address: RedisAddress) -> RedisAddress {
     let finder = MasterFinder::Node(address.clone());
     tokio::select! {
-        () = lane.maintain(&finder) => {}
-        () = lane.ended.notified() => {}
+        () = link.maintain(&finder) => {}
+        () = link.ended.notified() => {}
     }
     address
 }

@@ -1,4 +1,4 @@
-//! Connections to a master: the lane's own connection, additional connections of runtimes, the pauses between attempts to
+//! Connections to a master: the link's main connection, additional connections of runtimes, the pauses between attempts to
 //! connect, and a server's report about itself. This module also inspects the servers' memory use, and their configuration for
 //! warnings and for `weir check`.
 
@@ -31,10 +31,10 @@ use crate::{
     },
 };
 
-/// A lane's connection in use.
+/// The main connection of a link, in use.
 pub(super) struct LiveConnection {
     pub(super) wire: Arc<Wire>,
-    /// The connection's number among all connections of the lane.
+    /// The connection's number among all connections of the link.
     pub(super) number: u64,
     pub(super) address: RedisAddress,
     /// The client that creates other connections to the same server.
@@ -211,17 +211,17 @@ pub(in crate::store::redis) const CALLS_MIN: u32 = 64;
 /// Maximum number of runtimes with their own connection.
 const RUNTIMES_MAX: usize = 16;
 
-/// Additional connections of a lane, one for each runtime that calls often. With its own connection, a runtime also reads the
+/// Additional connections to a master, one for each runtime that calls often. With its own connection, a runtime also reads the
 /// answers to its calls itself.
 ///
-/// Such a connection is to the lane's server, and is dropped with the lane's connection. Calls use the lane's connection while
-/// the additional connection is being established, after it was closed, and after a call on it got no answer. The lane's
-/// supervisor watches only the lane's connection.
+/// Such a connection is dropped with the link's main connection. Calls use the main connection while the additional connection is
+/// being established, after it was closed, and after a call on it got no answer. The link's supervisor watches only the main
+/// connection.
 #[derive(Clone, Default)]
 pub(super) struct RuntimeConnections(Arc<Mutex<HashMap<Id, RuntimeConnection>>>);
 
 struct RuntimeConnection {
-    /// The number that identifies the lane's connection to which this one belongs.
+    /// The number of the main connection beside which this one was opened.
     number: u64,
     state: DialState,
 }
@@ -287,7 +287,7 @@ impl RuntimeConnections {
     async fn dial(self, live: Arc<LiveConnection>, runtime: Id) {
         let connected = timeout(CONNECT_WAIT_MAX, Wire::connect(&live.client, || {})).await;
         let mut all = self.0.lock();
-        // The result is ignored if the lane's connection to which it belongs has been given up meanwhile.
+        // The result is ignored if the main connection has been given up meanwhile.
         if let Some(entry) = all.get_mut(&runtime).filter(|entry| entry.number == live.number) {
             entry.state = match connected {
                 Ok(Ok(wire)) => DialState::Ready(Arc::new(wire)),
@@ -342,7 +342,7 @@ impl LastAnswer {
 impl Link {
     /// Returns the faults in the configuration of the servers.
     pub(in crate::store::redis) fn warnings(&self) -> BTreeSet<StoreWarning> {
-        let mut warnings: BTreeSet<StoreWarning> = self.lanes().iter().flat_map(|lane| lane.warnings()).collect();
+        let mut warnings: BTreeSet<StoreWarning> = self.links().iter().flat_map(|link| link.warnings()).collect();
         if self.sentinel_complaint().is_some() {
             warnings.insert(StoreWarning::MissingRights);
         }
@@ -364,8 +364,8 @@ impl Link {
             refused: false,
             details: apart.into_iter().collect(),
         };
-        for lane in self.lanes() {
-            let StoreTrouble { refused, details } = lane.trouble();
+        for link in self.links() {
+            let StoreTrouble { refused, details } = link.trouble();
             trouble.refused |= refused;
             trouble.details.extend(details);
         }
@@ -375,7 +375,7 @@ impl Link {
     /// Returns the values of one setting on the connected masters; empty if the user lacks the right to read settings.
     pub(in crate::store::redis) async fn setting(&self, name: &str) -> Vec<String> {
         let mut values = Vec::new();
-        for live in self.lanes().iter().filter_map(|lane| lane.live_now()) {
+        for live in self.links().iter().filter_map(|link| link.live_now()) {
             let mut ask = ::redis::cmd("CONFIG");
             ask.arg("GET").arg(name);
             let told = timeout(CONNECT_WAIT_MAX, ask.query_async(&mut live.wire.connection.clone())).await;
@@ -387,9 +387,9 @@ impl Link {
 
     /// Returns the memory of the fullest master; `None` if no master has reported it.
     pub(in crate::store::redis) fn memory(&self) -> Option<StoreMemory> {
-        let all = self.lanes();
+        let all = self.links();
         all.iter()
-            .filter_map(|lane| lane.status.lock().memory)
+            .filter_map(|link| link.status.lock().memory)
             .reduce(StoreMemory::fuller)
     }
 

@@ -1,7 +1,7 @@
 //! The connection to one master, with its circuit breaker, and the way in which calls use it. [`super::supervisor`] establishes
 //! the connection.
 //!
-//! A call never connects. While the lane is up, a call is sent at once. While the lane connects for the first time, or reconnects
+//! A call never connects. While the link is up, a call is sent at once. While the link connects for the first time, or reconnects
 //! after a lost connection, a call waits within its budget. While the server is known to be unreachable, a call fails at once. So
 //! callers lose no time to a dead server. Only the supervisor tries to reach it.
 
@@ -22,11 +22,11 @@ use crate::store::redis::scripts::ScriptCall;
 use crate::store::redis::settings::RedisAddress;
 use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
 
-/// The lane to one master: the connection to it, with a circuit breaker.
-pub(super) struct MasterLane {
-    pub(super) state: watch::Sender<LaneState>,
+/// The link to one master: the connection to it, with a circuit breaker.
+pub(super) struct MasterLink {
+    pub(super) state: watch::Sender<MasterLinkState>,
     pub(super) dialer: Arc<RedisDialer>,
-    /// The epoch, which all lanes share. It changes when acknowledged writes may have been lost.
+    /// The epoch, which all links share. It changes when acknowledged writes may have been lost.
     pub(super) epochs: watch::Sender<u64>,
     /// The master that the sentinels name; `None` if there are no sentinels, or none has answered yet.
     pub(super) announced: watch::Sender<Option<RedisAddress>>,
@@ -49,15 +49,15 @@ pub(super) struct MasterLane {
     pub(super) ended: Notify,
 }
 
-/// Whether the lane can be used for calls.
+/// Whether the link can be used for calls.
 #[derive(Clone)]
-pub(super) enum LaneState {
+pub(super) enum MasterLinkState {
     Connecting,
     Up(Arc<LiveConnection>),
     Down { reason: String },
 }
 
-/// The last known state of the lane's server.
+/// The last known state of the link's server.
 #[derive(Default)]
 pub(super) struct ServerStatus {
     pub(super) connected: bool,
@@ -74,10 +74,10 @@ pub(super) struct ServerStatus {
     pub(super) denied: bool,
 }
 
-impl MasterLane {
+impl MasterLink {
     pub(super) fn new(dialer: &Arc<RedisDialer>, epochs: &watch::Sender<u64>, call_budget: Duration) -> Self {
         Self {
-            state: watch::Sender::new(LaneState::Connecting),
+            state: watch::Sender::new(MasterLinkState::Connecting),
             dialer: Arc::clone(dialer),
             epochs: epochs.clone(),
             announced: watch::Sender::default(),
@@ -99,21 +99,21 @@ impl MasterLane {
         let mut states = self.state.subscribe();
         let gone = || StoreError::Unavailable("the store is closed".to_owned());
         let state = states
-            .wait_for(|state| !matches!(state, LaneState::Connecting))
+            .wait_for(|state| !matches!(state, MasterLinkState::Connecting))
             .await
             .map_err(|_| gone())?;
         match &*state {
-            LaneState::Up(live) => Ok(Arc::clone(live)),
-            LaneState::Down { reason } => Err(StoreError::Unavailable(reason.clone())),
-            LaneState::Connecting => Err(gone()),
+            MasterLinkState::Up(live) => Ok(Arc::clone(live)),
+            MasterLinkState::Down { reason } => Err(StoreError::Unavailable(reason.clone())),
+            MasterLinkState::Connecting => Err(gone()),
         }
     }
 
     /// Returns the connection in use; `None` if there is none.
     pub(super) fn live_now(&self) -> Option<Arc<LiveConnection>> {
         match &*self.state.borrow() {
-            LaneState::Up(live) => Some(Arc::clone(live)),
-            LaneState::Connecting | LaneState::Down { .. } => None,
+            MasterLinkState::Up(live) => Some(Arc::clone(live)),
+            MasterLinkState::Connecting | MasterLinkState::Down { .. } => None,
         }
     }
 
@@ -127,12 +127,12 @@ impl MasterLane {
         warnings
     }
 
-    /// The problems that keep the lane from being used.
+    /// The problems that keep the link from being used.
     pub(super) fn trouble(&self) -> StoreTrouble {
         let (down, server) = match &*self.state.borrow() {
-            LaneState::Down { reason } => (Some(reason.clone()), None),
-            LaneState::Up(live) => (None, Some(live.address.clone())),
-            LaneState::Connecting => (None, None),
+            MasterLinkState::Down { reason } => (Some(reason.clone()), None),
+            MasterLinkState::Up(live) => (None, Some(live.address.clone())),
+            MasterLinkState::Connecting => (None, None),
         };
         let status = self.status.lock();
         let mut details: Vec<String> = [&down, &status.refusal, &status.complaint]
@@ -204,22 +204,22 @@ impl MasterLane {
     }
 
     /// Stops using a connection and changes to the state `next`, if the connection is still the one in use.
-    pub(super) fn give_up(&self, number: u64, next: LaneState) {
+    pub(super) fn give_up(&self, number: u64, next: MasterLinkState) {
         self.transition(
             next,
-            |state| matches!(state, LaneState::Up(live) if live.number == number),
+            |state| matches!(state, MasterLinkState::Up(live) if live.number == number),
         );
     }
 
     /// Makes calls that wait for a connection fail at once.
     pub(super) fn fail_waiting(&self, reason: &str) {
         let reason = reason.to_owned();
-        self.transition(LaneState::Down { reason }, |state| {
-            matches!(state, LaneState::Connecting)
+        self.transition(MasterLinkState::Down { reason }, |state| {
+            matches!(state, MasterLinkState::Connecting)
         });
     }
 
-    fn transition(&self, next: LaneState, is_from: impl Fn(&LaneState) -> bool) {
+    fn transition(&self, next: MasterLinkState, is_from: impl Fn(&MasterLinkState) -> bool) {
         self.state.send_if_modified(|state| {
             let changes = is_from(state);
             if changes {

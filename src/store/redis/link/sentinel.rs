@@ -1,4 +1,4 @@
-//! Finds the master of a lane in the settings, or by querying the sentinels. Connects the lane to a server, and reads the
+//! Finds the master of a link in the settings, or by querying the sentinels. Connects the link to a server, and reads the
 //! server's report about itself.
 
 use std::{
@@ -24,7 +24,7 @@ use crate::store::{
         dialer::{RedisDialer, connect},
         link::{
             connection::{LiveConnection, RetryPauses, ServerReport, Wire},
-            master::{LaneState, MasterLane},
+            master::{MasterLink, MasterLinkState},
         },
         rights::{self, MissingUserRights},
         settings::RedisAddress,
@@ -38,11 +38,11 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The channel on which sentinels announce a new master.
 const SWITCHES: &str = "+switch-master";
 
-/// The way in which the server of a lane is found.
+/// The way in which the server of a link is found.
 pub(super) enum MasterFinder {
-    /// The lane uses the configured server, which must be a master.
+    /// The link uses the configured server, which must be a master.
     Standalone(RedisAddress),
-    /// The lane uses this node of a cluster. If the node is a replica, it redirects calls to its master itself.
+    /// The link uses this node of a cluster. If the node is a replica, it redirects calls to its master itself.
     Node(RedisAddress),
     Sentinel(Sentinels),
 }
@@ -52,14 +52,14 @@ impl MasterFinder {
         matches!(self, Self::Node(_))
     }
 
-    /// Connects the lane to the server.
-    pub(super) async fn open(&self, lane: &Arc<MasterLane>) -> Result<DialedConnection, String> {
+    /// Connects the link to the server.
+    pub(super) async fn open(&self, link: &Arc<MasterLink>) -> Result<DialedConnection, String> {
         match self {
-            Self::Node(address) => lane.dial(address).await,
+            Self::Node(address) => link.dial(address).await,
             Self::Standalone(address) => {
-                let opened = lane.dial(address).await?;
+                let opened = link.dial(address).await?;
                 if opened.report.as_ref().is_some_and(ServerReport::is_cluster_node) {
-                    return Err(lane.refuse(format!(
+                    return Err(link.refuse(format!(
                         "redis at {address} is a node of a cluster; set store.redis.mode = \"cluster\""
                     )));
                 }
@@ -70,7 +70,7 @@ impl MasterFinder {
                 }
                 Ok(opened)
             }
-            Self::Sentinel(sentinel) => sentinel.open(lane).await,
+            Self::Sentinel(sentinel) => sentinel.open(link).await,
         }
     }
 
@@ -87,11 +87,11 @@ impl MasterFinder {
         matches!(self, Self::Sentinel(_))
     }
 
-    /// Follows the sentinels' announcements of a new master for a lane. Never returns.
-    pub(super) async fn follow(&self, lane: &MasterLane) {
+    /// Follows the sentinels' announcements of a new master for a link. Never returns.
+    pub(super) async fn follow(&self, link: &MasterLink) {
         match self {
             Self::Standalone(_) | Self::Node(_) => std::future::pending().await,
-            Self::Sentinel(sentinel) => sentinel.follow(lane).await,
+            Self::Sentinel(sentinel) => sentinel.follow(link).await,
         }
     }
 }
@@ -146,10 +146,10 @@ impl Sentinels {
     /// Asks one sentinel after the other for the master, until a server that a sentinel names confirms that it is a master. If
     /// the server has become a replica, uses the replica's master. The sentinels may not know that master yet if they did not
     /// perform the failover.
-    async fn open(&self, lane: &Arc<MasterLane>) -> Result<DialedConnection, String> {
+    async fn open(&self, link: &Arc<MasterLink>) -> Result<DialedConnection, String> {
         let mut reasons = Vec::new();
         for (index, sentinel) in self.in_turn() {
-            let named = match self.query_sentinel(sentinel, &lane.dialer).await {
+            let named = match self.query_sentinel(sentinel, &link.dialer).await {
                 Ok(named) => named,
                 Err(reason) => {
                     reasons.push(reason);
@@ -157,7 +157,7 @@ impl Sentinels {
                 }
             };
             self.first.store(index, Ordering::Relaxed);
-            match follow_replica(lane, &named).await {
+            match follow_replica(link, &named).await {
                 Ok(opened) => return Ok(opened),
                 Err(reason) => reasons.push(reason),
             }
@@ -198,16 +198,16 @@ impl Sentinels {
         Ok(named.and_then(|(host, port)| RedisAddress::new(&host, port)))
     }
 
-    async fn follow(&self, lane: &MasterLane) {
+    async fn follow(&self, link: &MasterLink) {
         let mut pauses = RetryPauses::new();
         loop {
             for (index, sentinel) in self.in_turn() {
                 let told = Arc::new(SentinelPushes::default());
-                let subscribed = timeout(SENTINEL_WAIT_MAX, self.subscribe(sentinel, &lane.dialer, &told)).await;
+                let subscribed = timeout(SENTINEL_WAIT_MAX, self.subscribe(sentinel, &link.dialer, &told)).await;
                 if let Ok(Ok(connection)) = subscribed {
                     pauses.reset();
                     self.first.store(index, Ordering::Relaxed);
-                    self.listen(connection, &told, lane).await;
+                    self.listen(connection, &told, link).await;
                     tracing::info!(%sentinel, "lost the connection to the redis sentinel; trying the next sentinel");
                     break;
                 }
@@ -247,9 +247,9 @@ impl Sentinels {
 
     /// Queries the sentinel for the master at intervals, and at once when the sentinel announces a switch. Records each master
     /// that the sentinel names. Returns when the connection is lost.
-    async fn listen(&self, mut connection: MultiplexedConnection, told: &SentinelPushes, lane: &MasterLane) {
+    async fn listen(&self, mut connection: MultiplexedConnection, told: &SentinelPushes, link: &MasterLink) {
         while let Ok(Ok(named)) = timeout(SENTINEL_WAIT_MAX, self.fetch_master(&mut connection)).await {
-            lane.announced.send_if_modified(|known| {
+            link.announced.send_if_modified(|known| {
                 let other = named.is_some() && *known != named;
                 if other {
                     known.clone_from(&named);
@@ -272,15 +272,15 @@ struct SentinelPushes {
     lost: Notify,
 }
 
-async fn follow_replica(lane: &Arc<MasterLane>, named: &RedisAddress) -> Result<DialedConnection, String> {
-    let opened = lane.dial(named).await?;
+async fn follow_replica(link: &Arc<MasterLink>, named: &RedisAddress) -> Result<DialedConnection, String> {
+    let opened = link.dial(named).await?;
     let Some(report) = opened.report.as_ref().filter(|report| report.is_replica()) else {
         return Ok(opened);
     };
     let Some(master) = report.replica_of.clone() else {
         return Err(format!("redis at {named} is a replica but does not report its master"));
     };
-    let opened = lane.dial(&master).await?;
+    let opened = link.dial(&master).await?;
     if opened.report.as_ref().is_some_and(ServerReport::is_replica) {
         return Err(format!("redis at {named} and {master} are both replicas"));
     }
@@ -293,15 +293,15 @@ pub(super) struct DialedConnection {
     pub(super) report: Option<ServerReport>,
 }
 
-impl MasterLane {
+impl MasterLink {
     /// Connects to a server, inspects it, and loads the scripts into it.
     pub(super) async fn dial(self: &Arc<Self>, address: &RedisAddress) -> Result<DialedConnection, String> {
         let fault = |error: RedisError| format!("cannot use redis at {address}: {error}");
         let number = self.dialed.fetch_add(1, Ordering::Relaxed);
-        let lane = Arc::downgrade(self);
+        let link = Arc::downgrade(self);
         let at_end = move || {
-            if let Some(lane) = lane.upgrade() {
-                lane.give_up(number, LaneState::Connecting);
+            if let Some(link) = link.upgrade() {
+                link.give_up(number, MasterLinkState::Connecting);
             }
         };
         let client = self.dialer.data_client(address).map_err(fault)?;

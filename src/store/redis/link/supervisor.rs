@@ -1,4 +1,4 @@
-//! Maintains one master lane: connects, inspects the server each second, and reconnects.
+//! Maintains one master link: connects, inspects the server each second, and reconnects.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -19,7 +19,7 @@ use crate::{
             link::{
                 RedisErrorMeaning,
                 connection::{CONNECT_WAIT_MAX, LastAnswer, PAUSE_MIN, RetryPauses},
-                master::{LaneState, MasterLane},
+                master::{MasterLink, MasterLinkState},
                 sentinel::{DialedConnection, MasterFinder, fetch_report},
             },
             settings::RedisAddress,
@@ -34,7 +34,7 @@ const RIGHTS_EVERY: Duration = Duration::from_secs(30);
 /// The timeout of an inspection or a check of rights.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
 
-impl MasterLane {
+impl MasterLink {
     /// Maintains a connection to the master until the future is dropped. An established connection can still be used after that.
     pub(super) async fn maintain(self: &Arc<Self>, finder: &MasterFinder) {
         let mut pauses = RetryPauses::new();
@@ -68,7 +68,7 @@ impl MasterLane {
                         logged.clone_from(&reason);
                     }
                     is_away = true;
-                    self.state.send_replace(LaneState::Down { reason });
+                    self.state.send_replace(MasterLinkState::Down { reason });
                     pauses.next_pause()
                 }
             };
@@ -114,9 +114,9 @@ impl MasterLane {
             std::mem::replace(&mut status.connected, true)
         };
         self.last_answer.record(clock::instant());
-        self.state.send_replace(LaneState::Up(Arc::clone(&live)));
+        self.state.send_replace(MasterLinkState::Up(Arc::clone(&live)));
         if live.wire.is_closed() {
-            self.give_up(live.number, LaneState::Connecting);
+            self.give_up(live.number, MasterLinkState::Connecting);
         }
         if again {
             self.epochs.send_modify(|epoch| *epoch += 1);
@@ -133,7 +133,7 @@ impl MasterLane {
         announced: &mut watch::Receiver<Option<RedisAddress>>,
     ) {
         let mut states = self.state.subscribe();
-        let gone = states.wait_for(|state| !matches!(state, LaneState::Up(live) if live.number == number));
+        let gone = states.wait_for(|state| !matches!(state, MasterLinkState::Up(live) if live.number == number));
         let looks = async {
             loop {
                 sleep(PROBE_EVERY).await;
@@ -151,7 +151,7 @@ impl MasterLane {
                 let missing = timeout(PROBE_WAIT_MAX, self.dialer.missing_rights(server)).await;
                 if let Some(reason) = missing.ok().flatten().and_then(|missing| self.record_rights(missing)) {
                     tracing::error!(reason, "cannot use redis; trying again");
-                    self.give_up(number, LaneState::Down { reason });
+                    self.give_up(number, MasterLinkState::Down { reason });
                 }
             }
         };
@@ -159,7 +159,7 @@ impl MasterLane {
             while announced.changed().await.is_ok() {
                 let master = announced.borrow().clone();
                 if master.is_some_and(|master| master != *server) {
-                    self.give_up(number, LaneState::Connecting);
+                    self.give_up(number, MasterLinkState::Connecting);
                 }
             }
         };
@@ -171,11 +171,11 @@ impl MasterLane {
         }
     }
 
-    /// Inspects the server in use. Returns the lane's next state if the server cannot stay in use, otherwise `None`.
-    async fn inspect(&self, finder: &MasterFinder) -> Option<LaneState> {
+    /// Inspects the server in use. Returns the link's next state if the server cannot stay in use, otherwise `None`.
+    async fn inspect(&self, finder: &MasterFinder) -> Option<MasterLinkState> {
         let live = self.live_now()?;
         let (server, wire) = (&live.address, &live.wire);
-        let silent = || LaneState::Down {
+        let silent = || MasterLinkState::Down {
             reason: format!("redis at {server} does not answer"),
         };
         let began = clock::instant();
@@ -183,7 +183,7 @@ impl MasterLane {
             // The inspection waits for the answers to earlier calls, and the server is sending those.
             Err(_) if wire.last_answer.time() > began => return None,
             Err(_) => return Some(silent()),
-            Ok(Err(error)) if error.is_unrecoverable_error() => return Some(LaneState::Connecting),
+            Ok(Err(error)) if error.is_unrecoverable_error() => return Some(MasterLinkState::Connecting),
             Ok(Err(_)) => return None,
             Ok(Ok(report)) => report,
         };
@@ -196,11 +196,11 @@ impl MasterLane {
         if let Some(reason) = report.refusal() {
             let reason = self.refuse(format!("redis at {server} {reason}"));
             tracing::error!(reason, "cannot use redis; trying again");
-            return Some(LaneState::Down { reason });
+            return Some(MasterLinkState::Down { reason });
         }
         if report.is_replica() && !finder.accepts_replicas() {
             tracing::warn!(%server, "redis has become a replica; looking for the master");
-            return Some(LaneState::Connecting);
+            return Some(MasterLinkState::Connecting);
         }
         let before = self.status.lock().identity.replace(report.identity.clone());
         if before.is_some_and(|before| before != report.identity) {
@@ -229,8 +229,8 @@ const SILENCE_MAX: Duration = Duration::from_millis(200);
 /// for [`SILENCE_MAX`].
 const SIGN_WAIT_MIN: Duration = Duration::from_millis(20);
 
-/// Marks a lane as suspected until this is dropped.
-struct SuspicionGuard(Arc<MasterLane>);
+/// Marks a link as suspected until this is dropped.
+struct SuspicionGuard(Arc<MasterLink>);
 
 impl Drop for SuspicionGuard {
     fn drop(&mut self) {
@@ -238,10 +238,10 @@ impl Drop for SuspicionGuard {
     }
 }
 
-impl MasterLane {
-    /// Checks a server that may be dead, because a call has got no answer since the moment `since`. Sends a PING on the lane's
+impl MasterLink {
+    /// Checks a server that may be dead, because a call has got no answer since the moment `since`. Sends a PING on the link's
     /// connection `number`, after all commands that were already sent on this connection. If no answer arrives on any connection
-    /// for [`SILENCE_MAX`], gives up the lane's connection.
+    /// for [`SILENCE_MAX`], gives up the link's connection.
     pub(super) fn suspect(self: &Arc<Self>, number: u64, since: Instant) {
         self.runtime_connections.drop_own();
         let live = self.live_now().filter(|live| live.number == number);
@@ -250,17 +250,17 @@ impl MasterLane {
         };
         let suspicion = SuspicionGuard(Arc::clone(self));
         tokio::spawn(async move {
-            let lane = &suspicion.0;
+            let link = &suspicion.0;
             let silent = clock::instant().saturating_duration_since(since);
             let wait = SILENCE_MAX.saturating_sub(silent).max(SIGN_WAIT_MIN);
             match timeout(wait, sign_of_life(live.wire.connection.clone())).await {
-                Ok(true) => lane.last_answer.record(clock::instant()),
+                Ok(true) => link.last_answer.record(clock::instant()),
                 // Other tasks notice that the connection was closed.
                 Ok(false) => {}
-                Err(_) if lane.last_answer.time() > since => {}
+                Err(_) if link.last_answer.time() > since => {}
                 Err(_) => {
                     let reason = "redis does not answer calls".to_owned();
-                    lane.give_up(number, LaneState::Down { reason });
+                    link.give_up(number, MasterLinkState::Down { reason });
                 }
             }
         });

@@ -253,7 +253,7 @@ async fn one_call_that_meets_silence_is_enough_to_end_the_connection() {
     let start = clock::instant();
     assert!(!is_found(&*joined.store, 1).await);
     assert!(start.elapsed() < BUDGET + SLACK, "{:?}", start.elapsed());
-    until("the lane is given up", async || {
+    until("the link is given up", async || {
         joined.store.link.master_of("").is_none()
     })
     .await;

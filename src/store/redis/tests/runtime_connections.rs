@@ -69,7 +69,7 @@ async fn a_runtime_that_calls_often_has_a_connection_of_its_own_and_one_that_doe
     assert_eq!(
         store.link.runtime_connections(),
         0,
-        "the supervisor's runtime has the lane's, the other called too seldom"
+        "the supervisor's runtime has the link's own, the other called too seldom"
     );
     elsewhere.settle_in(store).await;
 }
@@ -96,7 +96,7 @@ async fn a_connection_of_ones_own_that_is_closed_costs_no_call_and_is_made_again
         .await;
     until("the loss is noticed", async || store.link.runtime_connections() == 0).await;
     assert_eq!(elsewhere.find(store, 10).await, 10);
-    assert_eq!(*store.link.epochs().borrow(), epoch, "the lane's connection stands");
+    assert_eq!(*store.link.epochs().borrow(), epoch, "the link's connection stands");
     elsewhere.settle_in(store).await;
 }
 
