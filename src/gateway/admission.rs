@@ -217,10 +217,13 @@ fn begin_forward(
 /// Edits the body for the first provider. If the route has edits, they take another pass over the body. That pass is charged to
 /// the key, as the scan is. It runs on this thread only if the body is small enough to be scanned completely on this thread.
 async fn edit_body(mut forward: Box<Forward>, headers: &HeaderMap, work: &KeyWork) -> Result<Box<Forward>, Refusal> {
-    let text: &[u8] = forward.body.as_ref().map_or(&[], |body| &body.bytes);
-    if !forward.attempts.has_edits() || text.len() <= FREE_BYTES_MAX {
+    let is_quick = |body: &RequestBody| {
+        read_body::can_scan_at_once(body) && forward.request.scan.tape.tokens() <= AT_ONCE_TOKENS_MAX
+    };
+    let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
+    if !forward.attempts.has_edits() || length <= FREE_BYTES_MAX {
         forward.edit_body(headers)?;
-    } else if read_body::can_begin_at_once(text) && forward.request.scan.tape.tokens() <= AT_ONCE_TOKENS_MAX {
+    } else if forward.body.as_ref().is_some_and(is_quick) {
         work.run_charged(|| forward.edit_body(headers))?;
     } else {
         let headers = headers.clone();

@@ -228,6 +228,15 @@ pub(crate) fn can_begin_at_once(text: &[u8]) -> bool {
     text.len() <= AT_ONCE_BYTES_MAX && memchr::memchr_iter(b'\\', text).count() <= AT_ONCE_BACKSLASHES_MAX
 }
 
+/// Whether the scan of `body` may begin on the request's own thread. The limit is lower for a body that arrived compressed,
+/// because its decoding has already taken time on that thread.
+pub(crate) fn can_scan_at_once(body: &RequestBody) -> bool {
+    match body.is_coded() {
+        true => body.bytes.len() <= AT_ONCE_DECODED_BYTES_MAX,
+        false => can_begin_at_once(&body.bytes),
+    }
+}
+
 /// Scans the body. A body of at most [`FREE_BYTES_MAX`] bytes is scanned on this thread, and its key is not charged. For larger
 /// bodies, the processor time of the scan is added to the key's debt. The first [`AT_ONCE_TOKENS_MAX`] tokens of such a body are
 /// scanned on this thread, if the body is not too large, has few escapes, and the key's debt is low. Everything else is scanned
@@ -243,14 +252,12 @@ pub(crate) async fn scan(
     limits: ScanLimits,
     work: &KeyWork,
 ) -> Result<Box<Scan>, Refusal> {
-    let can_begin = || match body.is_coded() {
-        true => body.bytes.len() <= AT_ONCE_DECODED_BYTES_MAX,
-        false => can_begin_at_once(&body.bytes),
-    };
     let begin = |bytes: &[u8], tokens| Scanner::new(bytes, protocol, &limits)?.advance(bytes, tokens);
     let progress = match body.bytes.len() {
         0..=FREE_BYTES_MAX => begin(&body.bytes, usize::MAX),
-        _ if work.can_run_now() && can_begin() => work.run_charged(|| begin(&body.bytes, AT_ONCE_TOKENS_MAX)),
+        _ if work.can_run_now() && can_scan_at_once(body) => {
+            work.run_charged(|| begin(&body.bytes, AT_ONCE_TOKENS_MAX))
+        }
         _ => {
             let bytes = body.bytes.clone();
             let rest = move || scan_rest(Scanner::new(&bytes, protocol, &limits)?, &bytes);
